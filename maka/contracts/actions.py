@@ -1,0 +1,238 @@
+"""What a fact does: control state that the runtime records. Every field is one kind of act; most facts carry one."""
+
+from typing import Any, Literal
+
+from maka.contracts.content import BlobRef, RunLimits, Shape
+from maka.contracts.ids import CallId, EventId, MessageId
+
+
+class FileEntry(Shape, kw_only=True):
+    """One filesystem permission."""
+
+    path: str
+    access: Literal["read", "write"]
+    scope: Literal["exact", "subtree"]
+
+
+class Expansion(Shape, kw_only=True):
+    """A widening of a session's boundary."""
+
+    filesystem: tuple[FileEntry, ...] = ()
+    network: bool = False
+
+
+class BoundaryRequest(Shape, kw_only=True):
+    """The model asks for a wider boundary; the fact's event id names the wait."""
+
+    call_id: CallId
+    expansion: Expansion
+    justification: str
+
+
+class BoundaryDecision(Shape, kw_only=True):
+    """A person's answer; the decision fact is the grant."""
+
+    request_id: EventId
+    decision: Literal["allow", "deny"]
+    scope: Literal["once", "session", "workspace"] = "session"
+    revision: int = 0
+    client: str | None = None
+
+
+class Recovery(Shape, kw_only=True):
+    """Marks a terminal written by CloseRun, with the verdict it followed from."""
+
+    reason: str
+    verdict: str
+
+
+class StateDelta(Shape, kw_only=True):
+    """Typed control state. A terminal carries `stop_reason`, `duration_ms`, `steps` and its class or source."""
+
+    stop_reason: str | None = None
+    abort_source: str | None = None
+    failure_class: str | None = None
+    duration_ms: int | None = None
+    steps: int | None = None
+    recovery: Recovery | None = None
+    boundary_request: BoundaryRequest | None = None
+    boundary_decision: BoundaryDecision | None = None
+    wait_closed: EventId | None = None
+    wait_closed_reason: str | None = None
+
+
+class Question(Shape, kw_only=True):
+    """One question to the person, with two or three options or free text."""
+
+    question: str
+    options: tuple[str, ...] = ()
+
+
+class UserQuestionRequest(Shape, kw_only=True):
+    """The model asks the person; the fact's event id names the wait."""
+
+    call_id: CallId
+    questions: tuple[Question, ...]
+
+
+class UserQuestionAnswer(Shape, kw_only=True):
+    """The person's answer, in the order of the questions; None where one was left open."""
+
+    request_id: EventId
+    answers: tuple[str | None, ...]
+    client: str | None = None
+
+
+class ModelRequest(Shape, kw_only=True):
+    """One request to a model, recorded before it is sent. The body isn't stored; its SHA-256 is.
+
+    `history_seq` is the last seq of this run that the body includes, `history_position` (in the opening) bounds
+    earlier runs. `window_level` holds for everything through `window_position` and never goes back.
+    """
+
+    step: int
+    attempt: int
+    request_hash: str
+    prompt_hash: str
+    tools_hash: str
+    projector_version: int
+    history_seq: int
+    window_level: int = 0
+    window_position: int = 0
+    active_ms: int = 0
+    options: dict[str, Any] = {}
+    losses: tuple[str, ...] = ()
+
+
+RecoveryMode = Literal["replay_safe", "idempotent", "outcome_unknown"]
+
+
+class ToolDispatch(Shape, kw_only=True):
+    """The call may have started: committed before any effect of it. `args_hash` is over canonical (sorted) JSON."""
+
+    call_id: CallId
+    name: str
+    operation_id: str
+    args_hash: str
+    recovery_mode: RecoveryMode
+
+
+class ProcessIdentity(Shape, kw_only=True):
+    """Enough to find a process group again, and to know that the pid wasn't reused. `start_ticks` since boot."""
+
+    pid: int
+    group: int
+    start_ticks: int
+    boot_id: str
+
+
+class ProcessStarted(Shape, kw_only=True):
+    """A process of a tool call that waits behind its gate until this fact is durable."""
+
+    call_id: CallId
+    process: ProcessIdentity
+    command: str
+    background: bool = False
+
+
+class ProcessEnded(Shape, kw_only=True):
+    """A background process ended, or was found dead or killed."""
+
+    call_id: CallId
+    process: ProcessIdentity
+    how: str
+    exit_code: int | None = None
+
+
+class FileChange(Shape, kw_only=True):
+    """A file is about to be changed by Write or Edit. Hashes are SHA-256 (hex); None means that no file is there."""
+
+    call_id: CallId
+    path: str
+    before_sha256: str | None
+    after_sha256: str
+    pre_image: BlobRef | None
+    temp_name: str
+
+
+class FileSeen(Shape, kw_only=True):
+    """What this session last saw of a file: carried by the response of a Read, Write or Edit."""
+
+    path: str
+    sha256: str
+
+
+class ArtifactDelta(Shape, kw_only=True):
+    """Values that belong to a call: long output, a diff, a written file."""
+
+    call_id: CallId
+    kind: str
+    name: str
+    blob: BlobRef | None = None
+
+
+class TokenUsage(Shape, kw_only=True):
+    """Tokens of one model step, normalised. A value that isn't known is absent, never understated."""
+
+    step: int
+    input: int
+    output: int
+    cached_input: int | None = None
+    reasoning: int | None = None
+    total: int | None = None
+    finish_reason: str | None = None
+
+
+class MessageQueued(Shape, kw_only=True):
+    """A message to a busy session; the fact's event id is the message's id."""
+
+    text: str
+
+
+class MessageRetracted(Shape, kw_only=True):
+    message_id: MessageId
+
+
+class SessionChanged(Shape, kw_only=True):
+    """A change of the session's header. Only the given fields change."""
+
+    title: str | None = None
+    archived: bool | None = None
+
+
+class ConfigurationChanged(Shape, kw_only=True):
+    profile: str | None = None
+    model: str | None = None
+    limits: RunLimits | None = None
+
+
+class BoundaryChanged(Shape, kw_only=True):
+    """The boundary after a person's change; `revision` counts up."""
+
+    profile: str
+    revision: int
+    grants: Expansion = Expansion()
+    client: str | None = None
+
+
+class Actions(Shape, kw_only=True):
+    """The acts of one fact."""
+
+    state_delta: StateDelta | None = None
+    model_request: ModelRequest | None = None
+    tool_dispatch: ToolDispatch | None = None
+    token_usage: TokenUsage | None = None
+    process_started: ProcessStarted | None = None
+    process_ended: ProcessEnded | None = None
+    file_change: FileChange | None = None
+    file_seen: FileSeen | None = None
+    artifact_delta: tuple[ArtifactDelta, ...] = ()
+    user_question_request: UserQuestionRequest | None = None
+    user_question_answer: UserQuestionAnswer | None = None
+    message_queued: MessageQueued | None = None
+    message_retracted: MessageRetracted | None = None
+    session_changed: SessionChanged | None = None
+    configuration_changed: ConfigurationChanged | None = None
+    boundary_changed: BoundaryChanged | None = None
+    transfer_to_agent: str | None = None
+    end_invocation: bool = False

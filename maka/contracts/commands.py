@@ -1,0 +1,72 @@
+"""What clients ask for and what they are answered. Commands are imperative; a command id makes a retry harmless."""
+
+from msgspec import Struct
+
+from maka.contracts.content import RunLimits
+from maka.contracts.errors import Refusal
+from maka.contracts.ids import CallId, CommandId, MessageId, RunId, SessionId, TurnId
+
+
+class CreateSession(Struct, frozen=True, kw_only=True):
+    """Make a session. `real_cwd` has its links resolved; the caller has checked that it is a readable directory."""
+
+    command_id: CommandId
+    cwd: str
+    real_cwd: str
+    title: str | None = None
+
+
+class SessionCreated(Struct, frozen=True, kw_only=True, tag_field="type", tag="session_created", rename="camel"):
+    session_id: SessionId
+    number: int
+    position: int
+
+
+class SendMessage(Struct, frozen=True, kw_only=True):
+    """Give a session a message. An idle session starts a run with it; a busy one queues it durably."""
+
+    command_id: CommandId
+    session_id: SessionId
+    text: str
+    profile: str
+    limits: RunLimits = RunLimits()
+
+
+class MessageAccepted(Struct, frozen=True, kw_only=True, tag_field="type", tag="message_accepted", rename="camel"):
+    """The message is durable. `run_id` is None while it waits in the queue; `message_id` is None when it never did."""
+
+    session_id: SessionId
+    position: int
+    turn_id: TurnId | None = None
+    run_id: RunId | None = None
+    message_id: MessageId | None = None
+
+
+class Stop(Struct, frozen=True, kw_only=True):
+    """End the session's run, whatever it is doing. `source` says which button or client."""
+
+    session_id: SessionId
+    source: str
+
+
+class StoppedCall(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of one tool call at a stop: its outcome's word."""
+
+    call_id: CallId
+    name: str
+    outcome: str
+
+
+class StopReceipt(Struct, frozen=True, kw_only=True, tag_field="type", tag="stop_receipt", rename="camel"):
+    """What a stop did. Concurrent stops get the same receipt; `run_id` is None when nothing was running."""
+
+    session_id: SessionId
+    run_id: RunId | None = None
+    status: str | None = None
+    abort_source: str | None = None
+    was: str = "idle"
+    calls: tuple[StoppedCall, ...] = ()
+    position: int | None = None
+
+
+Reply = SessionCreated | MessageAccepted | StopReceipt | Refusal

@@ -1,0 +1,210 @@
+"""SessionEvents: what transports carry to people and programs. camelCase, tagged by `type`; `position` where durable.
+
+Of the events that one fact maps to, only the last carries the position. The vocabulary is closed; a golden file in
+the tests freezes the schema.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from maka.contracts.ids import CallId, EventId, RunId, SessionId, TurnId
+
+
+class SessionEventBase(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Common keys. `ts` is Unix ms of the fact, absent on transient events."""
+
+    session_id: SessionId
+    run_id: RunId | None = None
+    turn_id: TurnId | None = None
+    ts: int | None = None
+    position: int | None = None
+
+
+class UserMessage(SessionEventBase, kw_only=True, tag_field="type", tag="user_message"):
+    text: str
+
+
+class MessageWaiting(SessionEventBase, kw_only=True, tag_field="type", tag="queue_update"):
+    """A message waits in the session's queue, or left it. `queued` is the number that still wait."""
+
+    queued: int
+
+
+class RunStarted(SessionEventBase, kw_only=True, tag_field="type", tag="run_started"):
+    profile: str
+    model: str
+
+
+class StepStarted(SessionEventBase, kw_only=True, tag_field="type", tag="step_started"):
+    """A model request is durable and about to be sent."""
+
+    step: int
+    attempt: int
+
+
+class TextDelta(SessionEventBase, kw_only=True, tag_field="type", tag="text_delta"):
+    """Text as it streams: `offset` is the number of characters of this stream before it."""
+
+    message_id: EventId
+    offset: int
+    text: str
+
+
+class TextComplete(SessionEventBase, kw_only=True, tag_field="type", tag="text_complete"):
+    message_id: EventId
+    text: str
+    interrupted: bool = False
+
+
+class ThinkingDelta(SessionEventBase, kw_only=True, tag_field="type", tag="thinking_delta"):
+    message_id: EventId
+    offset: int
+    text: str
+
+
+class ThinkingComplete(SessionEventBase, kw_only=True, tag_field="type", tag="thinking_complete"):
+    message_id: EventId
+    text: str
+    interrupted: bool = False
+
+
+class ToolStart(SessionEventBase, kw_only=True, tag_field="type", tag="tool_start"):
+    call_id: CallId
+    name: str
+    args: dict[str, Any]
+
+
+class ToolOutputDelta(SessionEventBase, kw_only=True, tag_field="type", tag="tool_output_delta"):
+    """Live output of a tool: `offset` counts the characters of this stream before it."""
+
+    call_id: CallId
+    stream: str
+    offset: int
+    text: str
+
+
+class ToolFileChange(SessionEventBase, kw_only=True, tag_field="type", tag="file_change"):
+    call_id: CallId
+    path: str
+    created: bool
+
+
+class ToolResultEvent(SessionEventBase, kw_only=True, tag_field="type", tag="tool_result"):
+    call_id: CallId
+    name: str
+    result: str
+    outcome: str
+    is_error: bool = False
+    duration_ms: int | None = None
+    exit_code: int | None = None
+    diff_sha256: str | None = None
+    output_sha256: str | None = None
+
+
+class TokenUsageEvent(SessionEventBase, kw_only=True, tag_field="type", tag="token_usage"):
+    step: int
+    input: int
+    output: int
+    cached_input: int | None = None
+    reasoning: int | None = None
+    total: int | None = None
+
+
+class ProviderRetry(SessionEventBase, kw_only=True, tag_field="type", tag="provider_retry"):
+    """A wait before another try, shown while it lasts. `phase` is scheduled or started."""
+
+    phase: str
+    attempt: int
+    attempts_max: int
+    delay_ms: int
+    reason: str
+
+
+class Notice(SessionEventBase, kw_only=True, tag_field="type", tag="notice"):
+    note: str
+    text: str
+
+
+class ErrorEvent(SessionEventBase, kw_only=True, tag_field="type", tag="error"):
+    code: str
+    message: str
+
+
+class Complete(SessionEventBase, kw_only=True, tag_field="type", tag="complete"):
+    """The run ended by itself: `status` completed or failed."""
+
+    status: str
+    stop_reason: str | None = None
+    failure_class: str | None = None
+
+
+class Abort(SessionEventBase, kw_only=True, tag_field="type", tag="abort"):
+    """The run was stopped. `reason` is the source of the stop."""
+
+    reason: str
+
+
+class Usage(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Tokens of a run, summed over its steps; None when one step's usage is unknown."""
+
+    input: int | None = None
+    output: int | None = None
+    cached_input: int | None = None
+    reasoning: int | None = None
+
+
+class RunEnded(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="run_ended"):
+    """The last line of `maka run --json`. Every key is always there."""
+
+    run_id: RunId
+    session_id: SessionId
+    status: str
+    exit: str
+    failure_class: str | None
+    abort_source: str | None
+    final_text: str
+    usage: Usage
+    duration_ms: int
+    steps: int
+    files_changed: tuple[str, ...]
+    position: int
+
+
+SessionEvent = (
+    UserMessage
+    | MessageWaiting
+    | RunStarted
+    | StepStarted
+    | TextDelta
+    | TextComplete
+    | ThinkingDelta
+    | ThinkingComplete
+    | ToolStart
+    | ToolOutputDelta
+    | ToolFileChange
+    | ToolResultEvent
+    | TokenUsageEvent
+    | ProviderRetry
+    | Notice
+    | ErrorEvent
+    | Complete
+    | Abort
+)
+
+
+class Frame(Struct, frozen=True, kw_only=True):
+    """A transient piece of a live stream. `after_seq`: show it once the run's facts through that seq were shown.
+
+    `offset` counts characters of the stream before `text`; a frame whose offset is 0 restarts the stream's text.
+    """
+
+    session_id: SessionId
+    run_id: RunId
+    turn_id: TurnId
+    stream_id: str
+    kind: str
+    offset: int
+    text: str
+    after_seq: int
+    retry: ProviderRetry | None = None

@@ -1,0 +1,168 @@
+"""Ports of tools, files and processes.
+
+A tool's `start` returns at once or after short file work; it reports through its listener, from any thread. No
+effect happens before its fact is durable: the tool hands the fact to `listener.commit` and goes on in `then`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from maka.contracts.actions import FileSeen, ProcessIdentity, RecoveryMode
+from maka.contracts.content import Outcome
+from maka.contracts.ids import CallId, SessionId
+from maka.contracts.model_ports import ToolSpec
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """A call that passed the gate: `args` fits the tool's schema."""
+
+    call_id: CallId
+    name: str
+    args: dict[str, Any]
+
+
+class ToolEnv(Struct, frozen=True, kw_only=True):
+    """Where a call runs. `seen` maps real paths to the SHA-256 that this session last saw there."""
+
+    session_id: SessionId
+    cwd: str
+    temp_suffix: str
+    seen: Mapping[str, str] = {}
+
+
+class FileFact(Struct, frozen=True, kw_only=True):
+    """A change that a tool wants to make: the raw material of a `file_change` fact."""
+
+    path: str
+    before_sha256: str | None
+    after_sha256: str
+    pre_image: bytes | None
+    temp_name: str
+
+
+class ProcessFact(Struct, frozen=True, kw_only=True):
+    """A process that waits behind its gate: the raw material of a `process_started` fact."""
+
+    process: ProcessIdentity
+    command: str
+    background: bool = False
+
+
+ToolFact = FileFact | ProcessFact
+
+
+class ToolResult(Struct, frozen=True, kw_only=True):
+    """How a call ended. `text` is what the model sees, within bounds; `whole` and `diff` are for people."""
+
+    outcome: Outcome
+    text: str
+    whole: bytes | None = None
+    diff: str | None = None
+    exit_code: int | None = None
+    seen: FileSeen | None = None
+
+    @property
+    def is_error(self) -> bool:
+        return self.outcome is not Outcome.OK
+
+
+class ToolListener(Protocol):
+    """Receives one call's facts: outputs and commits, then exactly one `ended`."""
+
+    def output(self, stream: str, text: str) -> None:
+        """Show a piece of live output; it isn't durable."""
+        ...
+
+    def commit(self, fact: ToolFact, then: Callable[[bool], None]) -> None:
+        """Make a fact durable, then call `then(True)`; `then(False)` means that the effect must not happen."""
+        ...
+
+    def ended(self, result: ToolResult) -> None: ...
+
+
+class Tool(Protocol):
+    """One thing that a model may call."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    @property
+    def recovery_mode(self) -> RecoveryMode: ...
+
+    @property
+    def exclusive(self) -> bool:
+        """Say whether the call must be alone in its step."""
+        ...
+
+    def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
+        """Begin, and return a function that cancels: thread-safe, idempotent, `ended` still comes."""
+        ...
+
+
+class ProcessSpec(Struct, frozen=True, kw_only=True):
+    """What to run: `argv` without a shell, `env` whole (nothing is inherited), stdin closed, own process group."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    timeout_s: float
+
+
+class ProcessEnd(Struct, frozen=True, kw_only=True):
+    """How a process ended: an exit code or a signal; `cause` is exited, timeout, cancelled, not_started or unknown.
+
+    `survivors` are pids that outlived KILL; the caller reports them.
+    """
+
+    cause: str
+    exit_code: int | None = None
+    signal: int | None = None
+    survivors: tuple[int, ...] = ()
+
+
+class ProcessListener(Protocol):
+    """Called on the I/O thread: `waiting` (or `failed`), outputs, then `ended`."""
+
+    def waiting(self, process: ProcessIdentity) -> None:
+        """The process exists behind its gate; nothing of the command has run."""
+        ...
+
+    def output(self, stream: str, data: bytes) -> None: ...
+
+    def ended(self, end: ProcessEnd) -> None: ...
+
+    def failed(self, message: str) -> None:
+        """It could not be started, for example since the directory is gone. Nothing ran; `ended` won't come."""
+        ...
+
+
+class ProcessHandle(Protocol):
+    """A spawned process; all calls are thread-safe, idempotent and return at once."""
+
+    def release(self) -> None:
+        """Open the gate: its fact is durable."""
+        ...
+
+    def cancel(self) -> None:
+        """End the whole group: TERM, grace, KILL, grace; `ended` comes in every case."""
+        ...
+
+
+class Processes(Protocol):
+    """Starts processes behind a gate and finds those that a dead owner left."""
+
+    def spawn(self, spec: ProcessSpec, listener: ProcessListener) -> ProcessHandle: ...
+
+    def kill_left_over(self, found: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
+        """Kill the groups that still are what was recorded (same start time and boot); return those killed."""
+        ...
+
+
+class ToolCatalog(Protocol):
+    """The tools of a run, in the order in which the model is shown them."""
+
+    def specs(self) -> tuple[ToolSpec, ...]: ...
+
+    def get(self, name: str) -> Tool | None: ...
