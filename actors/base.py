@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, final
 import pykka
 import structlog
 
-from actors.address import mark_actor_thread
+from actors.address import Address, mark_actor_thread
 from actors.messages import COMMANDS, CONTROL, Parent
 from maka.contracts.errors import Refusal, RefusalCode
 
@@ -65,6 +65,11 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
 
     def cleanup(self) -> None:
         """Free what the actor holds, after a stop or a crash. Must not fail."""
+
+    @property
+    def address(self) -> Address[M]:
+        """Where to tell this actor something, itself included."""
+        return Address(self.actor_ref)
 
     @property
     def idle(self) -> bool:

@@ -47,6 +47,12 @@ class Barrier(Message, frozen=True):
     to: Address[Any]
 
 
+class Follow(Message, frozen=True):
+    """Send Published for each batch from now on."""
+
+    to: Address[Any]
+
+
 class Probe(Message, frozen=True):
     """Timer: is there room again?"""
 
@@ -108,5 +114,5 @@ class Unsubscribe(Message, frozen=True):
     sink: Sink
 
 
-ToLedger = AppendFacts | PutPartialText | CloseRun | Barrier | Probe
+ToLedger = AppendFacts | PutPartialText | CloseRun | Barrier | Follow | Probe
 ToFeed = Published | Show | Subscribe | Unsubscribe
