@@ -8,6 +8,7 @@ from maka.contracts.errors import (
     FoldError,
     LedgerDamagedError,
     LedgerError,
+    LedgerFailedError,
     LedgerFullError,
     OutcomeUnknownError,
     Refusal,
@@ -95,6 +96,8 @@ def _ledger(error: LedgerError) -> Failure:
             return Failure(code="damage", message=f"{message}{where}. See maka verify.", exit=ExitCode.DAMAGE)
         case LedgerFullError():
             return Failure(code="ledger_full", message=message, exit=ExitCode.TRY_AGAIN)
+        case LedgerFailedError():
+            return Failure(code="ledger_failed", message=message, exit=ExitCode.TRY_AGAIN)
         case StoreHeldError():
             return Failure(code="store_held", message=message, exit=ExitCode.NOT_READY)
         case _:
