@@ -18,6 +18,7 @@ from maka.contracts.events import Author, Refs, Role, RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId, IdSource
 from maka.contracts.limits import ERROR_TEXT_CHARS_MAX, SETTLE_TEXT_CHARS_MAX, SETTLEMENT_BYTES_MAX
 from projections.run_state import OpenCall, RunIdentity
+from projections.shorten import head_and_tail
 
 # Tried in this order until the whole fits; the last one always does, as a step has at most 32 calls.
 _KEEP_CHARS = (SETTLE_TEXT_CHARS_MAX, SETTLE_TEXT_CHARS_MAX // 2, SETTLE_TEXT_CHARS_MAX // 5, 40)
@@ -147,15 +148,6 @@ class _Source(Struct, frozen=True):
             actions=actions,
             refs=refs,
         )
-
-
-def head_and_tail(text: str, keep: int) -> str:
-    """Return a text of at most about `keep` characters: its head and tail, and a note of what is left out between."""
-    if len(text) <= keep:
-        return text
-    head, tail = (keep + 1) // 2, keep // 2
-    note = f"\n… [{len(text) - head - tail:,} characters left out] …\n"
-    return text[:head] + note + text[len(text) - tail :]
 
 
 def _shorten(text: str, keep: int, blobs: dict[str, bytes]) -> tuple[str, BlobRef | None]:
