@@ -65,9 +65,10 @@ def _store(config: "Config") -> "list[Check]":
     from maka.cli.output import one_line
     from maka.cli.provider_check import Check, Verdict
     from maka.contracts.limits import FREE_BYTES_MIN
+    from maka.storage.root import has_store
 
     root = config.state_root
-    if not root.exists():
+    if not has_store(root):
         return [_ok("state root", f"{root} (made by the first run)")]
     try:
         reader = open_reader(config)

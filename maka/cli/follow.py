@@ -90,11 +90,10 @@ def _taker(reader: LedgerReader, started: RunStarted, message_id: MessageId) -> 
 def record_of(reader: LedgerReader, session_id: SessionId, terminal_position: int) -> RunEnded:
     """Fold the record of the run that ended at a position."""
     (terminal,) = reader.read_session(session_id, terminal_position - 1, 1)
-    record, after_seq = None, 0
+    folded, after_seq = None, 0
     while items := reader.read_stream(terminal.event.invocation_id, after_seq):
-        record = run_record.project(items, record)
+        folded = run_record.project(items, folded)
         after_seq = items[-1].seq
-    ended = None if record is None else run_record.run_ended(record)
-    if ended is None:
-        raise FoldError(f"position {terminal_position} ends no run")
-    return ended
+    if folded is None:
+        raise FoldError(f"the run that ends at position {terminal_position} has no facts")
+    return run_record.run_ended(run_record.record(folded))

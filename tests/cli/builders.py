@@ -95,8 +95,8 @@ class LogBuilder:
         )
         return MessageId(item.event.id)
 
-    def open_run(self, text: str = "mend it", message_id: MessageId | None = None) -> str:
-        run = self.new_id()
+    def open_run(self, text: str = "mend it", message_id: MessageId | None = None, run_id: str | None = None) -> str:
+        run = run_id or self.new_id()
         configuration = RunConfiguration(
             cwd="/project", boundary_revision=0, limits=RunLimits(), prompt=BLOB, tools=BLOB, history_position=0
         )
@@ -137,9 +137,11 @@ class LogBuilder:
         )
         self.add(run, None, Actions(file_change=change), role=Role.SYSTEM, author=Author.SYSTEM)
 
-    def answer(self, run: str, call_id: CallId, name: str = "Edit", outcome: Outcome = Outcome.OK) -> None:
+    def answer(
+        self, run: str, call_id: CallId, name: str = "Edit", outcome: Outcome = Outcome.OK, result: str = "changed a.py"
+    ) -> None:
         response = FunctionResponse(
-            call_id=call_id, name=name, result="changed a.py", outcome=outcome, is_error=outcome is not Outcome.OK
+            call_id=call_id, name=name, result=result, outcome=outcome, is_error=outcome is not Outcome.OK
         )
         self.add(run, response, role=Role.TOOL, author=Author.TOOL)
 

@@ -24,7 +24,7 @@ def config(tmp_path: Path, toml: str = "", **env: str) -> Config:
 
 @pytest.fixture(autouse=True)
 def _nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "_listening", lambda: [])
+    monkeypatch.setattr(profiles, "_listening", list)
 
 
 def refusal(config: Config, **flags: str) -> str:
