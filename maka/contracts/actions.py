@@ -184,9 +184,11 @@ class TokenUsage(Shape, frozen=True, kw_only=True):
 
 
 class MessageQueued(Shape, frozen=True, kw_only=True):
-    """A message to a busy session; the fact's event id is the message's id."""
+    """A message to a busy session; the fact's event id is the message's id. The rest is what its run will use."""
 
     text: str
+    profile: str | None = None
+    limits: RunLimits | None = None
 
 
 class MessageRetracted(Shape, frozen=True, kw_only=True):
