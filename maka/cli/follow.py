@@ -1,13 +1,15 @@
 """Follow one run to its end: its events to a view, its record from the ledger."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, Self
 
 from maka.cli.interrupts import Interrupts
 from maka.contracts.commands import MessageAccepted
-from maka.contracts.errors import ExitCode, FoldError, Refusal, RefusalCode, RefusedError
+from maka.contracts.errors import ExitCode, FoldError
 from maka.contracts.ids import MessageId, RunId, SessionId
 from maka.contracts.ports import LedgerReader
 from maka.contracts.session_events import Abort, Complete, RunEnded, RunStarted, SessionEvent
+from maka.session_manager import SubscriptionLostError
 from projections import run_record
 
 POLL_S = 0.25
@@ -19,6 +21,10 @@ class Events(Protocol):
     """The part of a subscription that following needs."""
 
     def get(self, timeout_s: float | None = None) -> SessionEvent | None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 class View(Protocol):
@@ -37,35 +43,61 @@ class Unfinished(Exception):
         self.exit_code = exit_code
 
 
-def follow_run(
-    events: Events, reader: LedgerReader, accepted: MessageAccepted, view: View, interrupts: Interrupts
-) -> RunEnded:
-    """Show the events of the run that took a message and return the run's record.
+class Follower:
+    """Follows one run; used by one thread.
 
-    A message that waits in the queue is followed to the run that takes it. Raises Unfinished when a stop got no
-    answer, or met the run before ours.
+    `subscribe` opens a subscription after a position. It is called before the message is sent, and again whenever
+    events came faster than they could be shown: what is durable comes again, so nothing of the record is missed.
     """
-    run_id = accepted.run_id
-    while True:
-        event = _next(events)
-        _check_stop(interrupts, taken=run_id is not None)
-        if event is None:
-            continue
-        if run_id is None and accepted.message_id is not None and isinstance(event, RunStarted):
-            run_id = _taker(reader, event, accepted.message_id)
+
+    def __init__(
+        self, subscribe: Callable[[int], Events], reader: LedgerReader, view: View, interrupts: Interrupts
+    ) -> None:
+        self._subscribe = subscribe
+        self._reader = reader
+        self._view = view
+        self._interrupts = interrupts
+
+    def follow(self, send: Callable[[], MessageAccepted], after_position: int) -> RunEnded:
+        """Send a message, show the events of the run that takes it, and return the run's record.
+
+        Raises Unfinished when a stop got no answer, or met the run before ours.
+        """
+        accepted: MessageAccepted | None = None
+        position = after_position
+        run_id: RunId | None = None
+        while True:
+            with self._subscribe(position) as events:
+                if accepted is None:
+                    accepted = send()
+                    run_id = accepted.run_id
+                try:
+                    while True:
+                        event = events.get(POLL_S)
+                        _check_stop(self._interrupts, taken=run_id is not None)
+                        if event is None:
+                            continue
+                        position = event.position or position
+                        run_id = run_id or self._taker(event, accepted.message_id)
+                        if self._show(event, run_id):
+                            return record_of(self._reader, event.session_id, position)
+                except SubscriptionLostError:
+                    continue
+
+    def _show(self, event: SessionEvent, run_id: RunId | None) -> bool:
+        """Show an event of the session or of our run; say whether it ended our run."""
         if event.run_id is not None and event.run_id != run_id:
-            continue
-        view.event(event)
-        if isinstance(event, Complete | Abort) and event.position is not None:
-            return record_of(reader, event.session_id, event.position)
+            return False
+        self._view.event(event)
+        return isinstance(event, Complete | Abort) and event.position is not None
 
-
-def _next(events: Events) -> SessionEvent | None:
-    try:
-        return events.get(POLL_S)
-    except StopIteration:
-        message = "Maka is shutting down. What is recorded stays: see maka show."
-        raise RefusedError(Refusal(code=RefusalCode.SHUTTING_DOWN, message=message)) from None
+    def _taker(self, event: SessionEvent, message_id: MessageId | None) -> RunId | None:
+        """Return the run that has just begun if its first append took our message."""
+        if not isinstance(event, RunStarted) or event.position is None or message_id is None:
+            return None
+        opening = self._reader.read_session(event.session_id, event.position - 1, OPENING_EVENTS_MAX)
+        taken = any(item.event.refs is not None and item.event.refs.message_id == message_id for item in opening)
+        return event.run_id if taken else None
 
 
 def _check_stop(interrupts: Interrupts, *, taken: bool) -> None:
@@ -76,15 +108,6 @@ def _check_stop(interrupts: Interrupts, *, taken: bool) -> None:
     if not taken:
         message = "The message stays in the queue and runs when the session is next used."
         raise Unfinished(message, interrupts.exit_code())
-
-
-def _taker(reader: LedgerReader, started: RunStarted, message_id: MessageId) -> RunId | None:
-    """Return the run that has just begun if its first append took our message."""
-    if started.position is None:
-        return None
-    opening = reader.read_session(started.session_id, started.position - 1, OPENING_EVENTS_MAX)
-    taken = any(item.event.refs is not None and item.event.refs.message_id == message_id for item in opening)
-    return started.run_id if taken else None
 
 
 def record_of(reader: LedgerReader, session_id: SessionId, terminal_position: int) -> RunEnded:

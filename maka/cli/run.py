@@ -13,9 +13,10 @@ from maka.contracts.errors import ExitCode, Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
     from maka.app import Host
-    from maka.cli.follow import View
+    from maka.cli.follow import Events, View
     from maka.cli.interrupts import Interrupts
     from maka.config import Config
+    from maka.contracts.commands import MessageAccepted
     from maka.contracts.session_events import RunEnded
 
 
@@ -113,22 +114,28 @@ def _follow(
     text: str,
     interrupts: "Interrupts",
 ) -> int:
-    from maka.cli.follow import Unfinished, follow_run
+    from maka.cli.follow import Follower, Unfinished
     from maka.cli.output import note
     from maka.contracts.content import RunLimits
 
     limits = RunLimits(steps_max=options.max_steps, active_s_max=options.timeout_s)
     view = _view(config, options, target, interrupts)
-    with host.manager.subscribe(target.session_id, after_position=target.position) as events:
+
+    def send() -> "MessageAccepted":
         accepted = host.manager.send_message(target.session_id, text, profile=profile, limits=limits)
         if accepted.run_id is None and not options.quiet:
             note(f"maka: session #{target.number} is busy; the message waits its turn")
-        try:
-            ended = follow_run(events, host.reader, accepted, view, interrupts)
-        except Unfinished as error:
-            _print_receipt(interrupts)
-            note(f"maka: {error}")
-            return error.exit_code
+        return accepted
+
+    def subscribe(after_position: int) -> "Events":
+        return host.manager.subscribe(target.session_id, after_position=after_position)
+
+    try:
+        ended = Follower(subscribe, host.reader, view, interrupts).follow(send, target.position)
+    except Unfinished as error:
+        _print_receipt(interrupts)
+        note(f"maka: {error}")
+        return error.exit_code
     _print_receipt(interrupts)
     view.ended(ended)
     return _write_output(options.output, ended) or exit_code_of(ended)

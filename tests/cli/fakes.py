@@ -1,4 +1,4 @@
-"""A host in memory, for tests of what is shown: a reader over a scripted log and a subscription over scripted events."""
+"""A host in memory, for tests of what is shown: a reader over a scripted log, and scripted events."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -71,12 +71,11 @@ class FakeReader:
 class FakeSubscription:
     """Hands out scripted events; a function in the list is called in its turn, and hands out nothing."""
 
-    def __init__(self, events: Sequence[SessionEvent | Callable[[], None]]) -> None:
-        self._events = list(events)
+    def __init__(self, events: list[SessionEvent | Callable[[], None]]) -> None:
+        self._events = events
 
     def get(self, timeout_s: float | None = None) -> SessionEvent | None:
-        if not self._events:
-            raise StopIteration
+        assert self._events, "more events were asked for than the run has"
         event = self._events.pop(0)
         if callable(event):
             event()
@@ -98,11 +97,11 @@ class FakeManager:
 
     def __init__(self, accepted: MessageAccepted, events: Sequence[SessionEvent | Callable[[], None]]) -> None:
         self.accepted = accepted
-        self.events = events
-        self.sent: list[tuple[str, str, str, RunLimits]] = []
+        self.sent: list[tuple[str, str, str, RunLimits | None]] = []
         self.created: list[str] = []
         self.stops: list[str] = []
-        self.after_position: int | None = None
+        self.subscribed: list[int] = []
+        self._left: list[SessionEvent | Callable[[], None]] = list(events)
 
     def create_session(self, cwd: str, *, title: str | None = None, command_id: str | None = None) -> SessionCreated:
         self.created.append(cwd)
@@ -114,7 +113,7 @@ class FakeManager:
         text: str,
         *,
         profile: str,
-        limits: RunLimits = RunLimits(),  # noqa: B008
+        limits: RunLimits | None = None,
         command_id: str | None = None,
     ) -> MessageAccepted:
         self.sent.append((session_id, text, profile, limits))
@@ -125,8 +124,8 @@ class FakeManager:
         return StopReceipt(session_id=self.accepted.session_id, run_id=self.accepted.run_id, was="streaming")
 
     def subscribe(self, session_id: str, *, after_position: int = 0) -> FakeSubscription:
-        self.after_position = after_position
-        return FakeSubscription(self.events)
+        self.subscribed.append(after_position)
+        return FakeSubscription(self._left)
 
 
 class FakeHost:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from maka.cli import interrupts as interrupts_module
+from maka.cli.interrupts import Interrupts
 from maka.contracts.actions import StateDelta
-from maka.contracts.commands import MessageAccepted
+from maka.contracts.commands import MessageAccepted, StopReceipt
 from maka.contracts.content import RunLimits
+from maka.contracts.errors import OutcomeUnknownError
 from maka.contracts.events import Status
 from maka.contracts.ids import EventId, MessageId, RunId
 from maka.contracts.session_events import (
@@ -26,6 +27,7 @@ from maka.contracts.session_events import (
     TextComplete,
     TextDelta,
 )
+from maka.session_manager import SubscriptionLostError
 from tests.cli.builders import LogBuilder, whole_log
 from tests.cli.conftest import Cli
 from tests.cli.fakes import FakeHost, FakeManager, FakeReader, install
@@ -71,7 +73,7 @@ def test_to_a_pipe_the_final_text_alone(cli: Cli, monkeypatch: pytest.MonkeyPatc
     limits = RunLimits(steps_max=7, active_s_max=2.5)
     assert manager.sent == [(log.session_id, "mend\n\nthis", "llama-server", limits)]
     assert manager.created == [os.path.realpath(surroundings)]
-    assert manager.after_position == 1
+    assert manager.subscribed == [1]
     assert host.closed == 1
 
 
@@ -140,7 +142,7 @@ def test_a_failure_is_one_line_with_what_to_do(
     assert advice in err
 
 
-def queued(first_run_completes: bool = True) -> tuple[LogBuilder, str, str, MessageId]:
+def queued() -> tuple[LogBuilder, str, str, MessageId]:
     log = LogBuilder()
     first = log.open_run("the first")
     message = log.queue("ours")
@@ -169,39 +171,75 @@ def test_a_queued_message_is_followed_to_the_run_that_takes_it(cli: Cli, monkeyp
     assert "waits its turn" in err
 
 
-def test_ctrl_c_stops_with_a_receipt(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function that types Ctrl-C and waits until the stop is answered."""
+    entered: list[Interrupts] = []
+    enter = Interrupts.__enter__
+
+    def remember(self: Interrupts) -> Interrupts:
+        entered.append(self)
+        return enter(self)
+
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert entered[0].answered.wait(20)
+
+    monkeypatch.setattr(Interrupts, "__enter__", remember)
+    return interrupt
+
+
+def test_ctrl_c_stops_with_a_receipt(cli: Cli, monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[], None]) -> None:
     log = LogBuilder()
     run = log.open_run()
     end = log.end(run, Status.ABORTED, StateDelta(abort_source="cli.interrupt", duration_ms=10, steps=1))
-    events: list[SessionEvent | Callable[[], None]] = [
-        lambda: os.kill(os.getpid(), signal.SIGINT),
-        Abort(session_id=log.session_id, run_id=RunId(run), reason="cli.interrupt", position=end.position),
-    ]
-    _, manager = scene(monkeypatch, log, events, run=run)
+    aborted = Abort(session_id=log.session_id, run_id=RunId(run), reason="cli.interrupt", position=end.position)
+    _, manager = scene(monkeypatch, log, [interrupt, aborted], run=run)
     code, out, err = cli("run", *MODEL, "--json", "mend")
     assert (code, manager.stops) == (130, ["cli.interrupt"])
     assert [json.loads(line)["type"] for line in out.splitlines()] == ["abort", "run_ended"]
     assert f"Stopped run {run}" in err
 
 
-def test_ctrl_c_behind_another_run_leaves_the_message_in_the_queue(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_behind_another_run_leaves_the_message_in_the_queue(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[], None]
+) -> None:
     log, _, _, message = queued()
-    answered: list[interrupts_module.Interrupts] = []
-    enter = interrupts_module.Interrupts.__enter__
-
-    def remember(self: interrupts_module.Interrupts) -> interrupts_module.Interrupts:
-        answered.append(self)
-        return enter(self)
-
-    def interrupt() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert answered[0].answered.wait(20)
-
-    monkeypatch.setattr(interrupts_module.Interrupts, "__enter__", remember)
     scene(monkeypatch, log, [interrupt], run=None, message=message)
     code, out, err = cli("run", *MODEL, "ours")
     assert (code, out) == (130, "")
     assert "stays in the queue" in err
+
+
+def test_a_stop_that_gets_no_answer_is_said(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[], None]
+) -> None:
+    log, run, _ = whole_log()
+    _, manager = scene(monkeypatch, log, [interrupt], run=run)
+
+    def no_answer(session_id: str, source: str) -> StopReceipt:
+        raise OutcomeUnknownError("stop")
+
+    monkeypatch.setattr(manager, "stop", no_answer)
+    code, _, err = cli("run", *MODEL, "mend")
+    assert code == 130
+    assert "The stop got no answer" in err
+
+
+def test_events_that_came_too_fast_are_read_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, run, _ = whole_log()
+    shown = log.items[-3].position
+    text = TextComplete(
+        session_id=log.session_id, run_id=RunId(run), message_id=EventId("m"), text="Done.", position=shown
+    )
+
+    def lose() -> None:
+        raise SubscriptionLostError
+
+    _, manager = scene(monkeypatch, log, [text, lose, *completed(log, run)[-1:]], run=run)
+    assert cli("run", *MODEL, "mend")[:2] == (0, "Done.\n")
+    assert manager.subscribed == [1, shown]
+    assert len(manager.sent) == 1
 
 
 def test_a_reader_that_leaves_stops_the_run(surroundings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +267,7 @@ def test_a_named_session_goes_on(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
     _, manager = scene(monkeypatch, log, completed(log, run), run=run)
     assert cli("run", *MODEL, "--session", "#12", "more")[0] == 0
     assert manager.created == []
-    assert manager.after_position == log.items[-1].position
+    assert manager.subscribed == [log.items[-1].position]
 
 
 def test_the_newest_session_of_the_folder_is_continued_and_named(
