@@ -77,10 +77,6 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         return bool(self.actor_inbox.empty())
 
     @final
-    def on_start(self) -> None:
-        mark_actor_thread()
-
-    @final
     def on_receive(self, message: Any) -> None:
         try:
             self.receive(message)
@@ -108,6 +104,10 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         self.log.error("actor_crashed", error_kind=getattr(exception_type, "__name__", "?"), exc_info=exception_value)
         pykka.ActorRegistry.unregister(self.actor_ref)
         self.actor_stopped.set()
+
+    def _actor_loop(self) -> None:
+        mark_actor_thread()
+        super()._actor_loop()
 
     def _actor_loop_teardown(self) -> None:
         # Pykka answers only what was asked; commands carry a port of their own, and none may be lost in silence.

@@ -33,7 +33,7 @@ from actors.session import SHUTDOWN, SessionActor
 from actors.wiring import Ports
 from maka.contracts.commands import Reply, Stop, StopReceipt
 from maka.contracts.errors import Refusal, RefusalCode
-from maka.contracts.ids import InvocationId, SessionId
+from maka.contracts.ids import InvocationId, SessionId, is_id
 from maka.contracts.limits import SESSION_RELOADS_MAX, SESSIONS_IDLE_MAX
 from projections import session_index
 
@@ -161,6 +161,10 @@ class KernelActor(MakaActor[ToKernel]):
         live.address.tell(OpenSession(number=number, command=command, reply=message.reply))
 
     def _route(self, session_id: SessionId, message: SendMessage | StopSession) -> None:
+        if not is_id(session_id):
+            words = f"not a session id: {session_id[:64]!r}; `maka sessions` lists them"
+            message.reply.set(session_protocol.invalid(words))
+            return
         live = self._session(session_id)
         live.sent += 1
         live.idle = False

@@ -8,6 +8,7 @@ a commit whose outcome is unknown answers nobody and ends the process, and the n
 from collections.abc import Callable
 from typing import Any, assert_never
 
+from actors import recovery
 from actors.address import Address
 from actors.base import Log, MakaActor
 from actors.messages import Parent
@@ -33,7 +34,6 @@ from maka.contracts.limits import (
     BATCH_BYTES_MAX,
     BATCH_EVENTS_MAX,
     BATCH_WAIT_S,
-    EVENTS_MAX,
     LEDGER_RETRY_FIRST_S,
     LEDGER_RETRY_MAX_S,
 )
@@ -179,7 +179,11 @@ class LedgerActor(MakaActor[ToLedger]):
 
     def _arm_probe(self) -> None:
         address = self.address
-        self._timers.after(self._retry_s, lambda: address.tell(Probe()) and None)
+
+        def fire() -> None:
+            address.tell(Probe())
+
+        self._timers.after(self._retry_s, fire)
         self._retry_s = min(2 * self._retry_s, LEDGER_RETRY_MAX_S)
 
     def _probe(self) -> None:
@@ -199,7 +203,7 @@ class LedgerActor(MakaActor[ToLedger]):
 
     def _decide_close(self, message: CloseRun) -> str:
         try:
-            events = self._store.read_stream(message.invocation_id, limit=EVENTS_MAX)
+            events = recovery.read_run(self._store, message.invocation_id)
         except LedgerDamagedError as error:
             self.log.error("run_damaged", session_id=message.session_id, error_kind=str(error))
             return "damaged"

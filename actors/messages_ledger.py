@@ -1,6 +1,6 @@
 """The ledger's side of the conversation: what LedgerActor and ProjectionActor are told, and what they answer."""
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -9,6 +9,8 @@ from maka.contracts.events import Committed
 from maka.contracts.ids import InvocationId, SessionId
 from maka.contracts.ports import Append, AppendResult, PutPartial
 from maka.contracts.session_events import Frame, SessionEvent
+
+CloseReason = Literal["app_restarted", "actor_crashed"]
 
 
 class Message(Struct, frozen=True, kw_only=True):
@@ -37,7 +39,7 @@ class CloseRun(Message, frozen=True):
 
     session_id: SessionId
     invocation_id: InvocationId
-    reason: str
+    reason: CloseReason
     to: Address[Any]
 
 

@@ -12,7 +12,7 @@ from maka.contracts.content import FunctionResponse
 from maka.contracts.errors import LedgerDamagedError
 from maka.contracts.events import Committed
 from maka.contracts.ids import CallId, InvocationId, SessionId
-from maka.contracts.limits import EVENTS_MAX
+from maka.contracts.limits import READ_POSITIONS_MAX
 from maka.contracts.ports import LedgerReader
 
 
@@ -32,6 +32,14 @@ class Inventory(Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionId, ...]
 
 
+def read_run(reader: LedgerReader, invocation_id: InvocationId) -> list[Committed]:
+    """Return all of a run's facts, by short snapshots. Raises LedgerDamagedError."""
+    items: list[Committed] = []
+    while page := reader.read_stream(invocation_id, len(items), READ_POSITIONS_MAX):
+        items += page
+    return items
+
+
 def take_inventory(reader: LedgerReader, log: Log) -> Inventory:
     """Read the open work."""
     runs: list[Leftover] = []
@@ -41,7 +49,7 @@ def take_inventory(reader: LedgerReader, log: Log) -> Inventory:
             sessions.append(work.session_id)
             continue
         try:
-            items = reader.read_stream(work.invocation_id, limit=EVENTS_MAX)
+            items = read_run(reader, work.invocation_id)
         except LedgerDamagedError as error:
             log.error("run_damaged", session_id=work.session_id, error_kind=str(error))
             continue

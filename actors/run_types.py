@@ -106,7 +106,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     who: Who
     cwd: str
     limits: RunLimits
-    profile: str
     started_s: float
     body: bytes
 

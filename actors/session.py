@@ -9,7 +9,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from actors import request, session_protocol
+from actors import session_open, session_protocol
 from actors.address import Address, ReplyTo
 from actors.base import MakaActor
 from actors.mapper import At
@@ -41,34 +41,16 @@ from actors.messages_ledger import (
 )
 from actors.run import Links, RunActor
 from actors.session_log import SessionLog
-from actors.session_protocol import Admission, Opening
+from actors.session_open import Opened, Order
 from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply, StopReceipt
 from maka.contracts.content import RunLimits
-from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode, RefusedError
-from maka.contracts.ids import InvocationId, MessageId, RunId, SessionId
-from maka.contracts.model_ports import Provider
+from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode
+from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.ports import Append, Appended, AppendResult, CommandKey
 
 SHUTDOWN = "host.shutdown"
-
-
-class Order(Struct, frozen=True):
-    """What a run is started for. `message_id` is that of a queued message."""
-
-    text: str
-    profile: str
-    limits: RunLimits
-    message_id: MessageId | None = None
-
-
-class Opened(Struct, frozen=True, kw_only=True):
-    """A run that starts when its first append is durable."""
-
-    opening: Opening
-    provider: Provider
-    kit: request.Kit
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -264,51 +246,14 @@ class SessionActor(MakaActor[ToSession]):
             self._open(order, None)
 
     def _open(self, order: Order, key: CommandKey | None, reply: ReplyTo[Reply] | None = None) -> None:
-        try:
-            provider = self._provider(order.profile)
-        except RefusedError as error:
+        prepared = session_open.prepare(self._ports, self._log, order, key, fallback=self._fallback)
+        if isinstance(prepared, Refusal):
             self._held = reply is None  # a queued message waits for one that brings a profile
             if reply is not None:
-                reply.set(error.refusal)
+                reply.set(prepared)
             return
-        admission, blobs = self._admission(provider, order.limits)
-        opening = session_protocol.open_run(
-            admission, order.text, self._ports.ids, key=key, message_id=order.message_id
-        )
-        if isinstance(opening, Refusal):
-            assert reply is not None, "only a prompt that somebody waits for is refused"
-            reply.set(opening)
-            return
-        append = Append(groups=opening.append.groups, blobs=blobs, command=key)
-        self._send(append, reply, Opened(opening=opening, provider=provider, kit=admission.kit))
-
-    def _provider(self, profile: str) -> Provider:
-        try:
-            return self._ports.providers(profile)
-        except RefusedError:
-            if not self._fallback or self._fallback == profile:
-                raise
-            # The profile of a queued message may be gone after a restart: use the newest message's.
-            return self._ports.providers(self._fallback)
-
-    def _admission(self, provider: Provider, limits: RunLimits) -> tuple[Admission, tuple[bytes, ...]]:
-        log, ports = self._log, self._ports
-        assert log.header is not None and log.history is not None
-        system = ports.prompt(log.header.real_cwd)
-        kit, prompt, tools = request.kit_of(provider, system, ports.catalog.specs())
-        prompt_ref, prompt_inline = ports.blobs.put(prompt)
-        tools_ref, tools_inline = ports.blobs.put(tools)
-        admission = Admission(
-            header=log.header,
-            history=log.history,
-            kit=kit,
-            prompt=prompt_ref,
-            tools=tools_ref,
-            limits=limits,
-            now_ms=ports.clock.now_ms(),
-            now_s=ports.clock.monotonic_s(),
-        )
-        return admission, tuple(data for data in (prompt_inline, tools_inline) if data is not None)
+        append, opened = prepared
+        self._send(append, reply, opened)
 
     # -- answers of the ledger ------------------------------------------------------------------------------------
 

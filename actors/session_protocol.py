@@ -71,6 +71,10 @@ def key_of(command: CreateSession | SendMessage) -> CommandKey:
     return CommandKey(scope, command.command_id, command_hash(command))
 
 
+def _cause(key: CommandKey) -> Cause:
+    return Cause(command_id=key.command_id, command_hash=key.command_hash)
+
+
 def check_known(known: KnownCommand, key: CommandKey) -> Refusal | None:
     """Refuse a command id that was used for something else."""
     if known.command_hash == key.command_hash:
@@ -124,7 +128,7 @@ def open_session(session_id: SessionId, number: int, command: CreateSession, at:
     """Return the append that makes a session."""
     key = key_of(command)
     content = SessionOpened(number=number, cwd=command.cwd, real_cwd=command.real_cwd, title=command.title)
-    event = mapper.session_opened(session_id, at, content, Cause(command.command_id, key.command_hash))
+    event = mapper.session_opened(session_id, at, content, _cause(key))
     return Append(groups=(Group(InvocationId(session_id), 0, drafts([event])),), command=key)
 
 
@@ -132,7 +136,7 @@ def queue_message(command: SendMessage, control_seq: int, at: At) -> Append:
     """Return the append that queues a message."""
     key = key_of(command)
     queued = MessageQueued(text=command.text, profile=command.profile, limits=command.limits)
-    event = mapper.message_queued(command.session_id, at, queued, Cause(command.command_id, key.command_hash))
+    event = mapper.message_queued(command.session_id, at, queued, _cause(key))
     return Append(groups=(Group(InvocationId(command.session_id), control_seq, drafts([event])),), command=key)
 
 
@@ -162,7 +166,7 @@ def open_run(
     who = Who(
         session_id=header.session_id, invocation_id=InvocationId(run_id), run_id=RunId(run_id), turn_id=TurnId(ids())
     )
-    cause = None if key is None else Cause(key.command_id, key.command_hash)
+    cause = None if key is None else _cause(key)
     configuration = RunConfiguration(
         cwd=header.cwd,
         boundary_revision=header.boundary_revision,

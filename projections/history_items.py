@@ -17,6 +17,7 @@ from maka.contracts.ids import CallId, RunId
 from maka.contracts.limits import ERROR_TEXT_CHARS_MAX
 
 _JOIN = "\n\n"
+_NO_OUTPUT = "(no output)"
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -134,7 +135,7 @@ class _Builder:
         step = self.items[at]
         assert isinstance(step, Step)
         calls = list(step.calls)
-        calls[index] = replace(calls[index], result=response.result)
+        calls[index] = replace(calls[index], result=response.result or _NO_OUTPUT)
         self.items[at] = replace(step, position=position, calls=tuple(calls))
         self.answered = self.answered or at == self.step
 

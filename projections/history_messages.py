@@ -15,7 +15,6 @@ from maka.contracts.model_ports import ChatCall, ChatMessage
 from projections.history_items import Call, Item, Said, Step, Turn, chars_of
 
 _PROVIDER_ID = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
-_NO_OUTPUT = "(no output)"
 
 
 class Messages:
@@ -37,11 +36,10 @@ class Messages:
         calls = tuple(
             ChatCall(id=self._ids[call.call_id], name=call.name, arguments=call.arguments) for call in item.calls
         )
-        text, reasoning = item.text if item.text.strip() else None, item.reasoning or None
-        self.items.append(ChatMessage(role="assistant", text=text, reasoning=reasoning, calls=calls))
+        message = ChatMessage(role="assistant", text=item.text or None, reasoning=item.reasoning or None, calls=calls)
+        self.items.append(message)
         for call in item.calls:
-            result = call.result or _NO_OUTPUT
-            self.items.append(ChatMessage(role="tool", text=result, call_id=self._ids[call.call_id]))
+            self.items.append(ChatMessage(role="tool", text=call.result, call_id=self._ids[call.call_id]))
 
 
 def carried(turns: Iterable[Turn], *, keeps_reasoning: bool, route: Route | None) -> tuple[list[Turn], int]:
@@ -58,11 +56,12 @@ def carried(turns: Iterable[Turn], *, keeps_reasoning: bool, route: Route | None
         for item in turn.items:
             if isinstance(item, Step):
                 calls = tuple(call for call in item.calls if call.result is not None)
-                if not calls and not item.text.strip():
+                text = item.text if item.text.strip() else ""
+                if not calls and not text:
                     lost += bool(item.reasoning)
                     continue
                 lost += bool(item.reasoning) and not thinks
-                item = replace(item, calls=calls, reasoning=item.reasoning if thinks else "")
+                item = replace(item, text=text, calls=calls, reasoning=item.reasoning if thinks else "")
             items.append(item)
         kept.append(replace(turn, items=tuple(items)))
     return kept, lost

@@ -68,13 +68,16 @@ def fold(state: ViewState | None, item: Committed) -> ViewState:
     event = item.event
     order = advance(state.order if state is not None else None, item)
     header = session_index.fold(state.header if state is not None else None, item)
-    state = ViewState(order=order, header=header) if state is None else replace(state, order=order, header=header)
-    if len(state.queue) != len(header.untaken) or event.actions is not None:
+    if state is None:
+        return ViewState(order=order, header=header)
+    waiting_before, state = state.header.untaken, replace(state, order=order, header=header)
+    if header.untaken is not waiting_before:
         state = _queued(state, item)
     if event.run_id is None or event.partial:
         return state
     if isinstance(event.content, InvocationOpened):
-        return replace(state, open={**state.open, event.invocation_id: OpenTurn(facts=Chunks().append(item))})
+        facts: Chunks[Committed] = Chunks()
+        return replace(state, open={**state.open, event.invocation_id: OpenTurn(facts=facts.append(item))})
     turn = _grown(state.open[event.invocation_id], item)
     if not is_terminal(event):
         return replace(state, open={**state.open, event.invocation_id: turn})
