@@ -34,7 +34,7 @@ Your own task, with your own model:
 @click.option("--json", "as_json", is_flag=True, help="One event per line instead of the timeline.")
 def demo(pace_s: float, as_json: bool) -> int:
     """Run the sample task offline; the model is scripted."""
-    from maka.cli.output import note, write
+    from maka.cli.output import note
     from maka.cli.run import RunOptions, perform
     from maka.config import load_config, with_own_python_first, with_profile
     from maka.contracts.model_ports import ModelProfile
@@ -46,7 +46,7 @@ def demo(pace_s: float, as_json: bool) -> int:
         raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=message))
     config = load_config()
     folder = copy_sample(Path(tempfile.mkdtemp(prefix="maka-demo-")))
-    say = note if as_json else lambda text: write(text + "\n")
+    say = note if as_json else write_text
     say(_OPENING.format(folder=folder))
     model = ScriptedModel.start(demo_script(pace_s))
     try:
@@ -58,6 +58,13 @@ def demo(pace_s: float, as_json: bool) -> int:
         model.close()
     say(_CLOSING.format(maka=own_command()))
     return code
+
+
+def write_text(text: str) -> None:
+    """Write a line to stdout."""
+    from maka.cli.output import write
+
+    write(text + "\n")
 
 
 def copy_sample(parent: Path) -> Path:

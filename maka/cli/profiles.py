@@ -12,6 +12,7 @@ from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.model_ports import ModelProfile
 
 PROBE_TIMEOUT_S = 0.2
+SERVER_TIMEOUT_S = 2.0
 WHAT_TO_SET = (
     "No model is set up. Set OPENAI_API_KEY (or OPENAI_BASE_URL) and MAKA_MODEL, add a profile to {file}, "
     "or use -m with one of {names} and --model NAME."
@@ -87,6 +88,18 @@ def _check_key(config: Config, profile: ModelProfile) -> None:
         _refuse(f"{profile.key_env} isn't set: profile {profile.name} takes its key from there.")
 
 
+def check_server(profile: ModelProfile) -> None:
+    """Refuse a server of this machine that isn't there: waiting and trying again would be of no use."""
+    if not is_loopback(profile.base_url):
+        return
+    try:
+        with suppress(TimeoutError), socket.create_connection((_host(profile), _port(profile)), SERVER_TIMEOUT_S):
+            pass
+    except OSError:
+        where = f"{_host(profile)}:{_port(profile)}"
+        _refuse(f"No server listens on {where} (profile {profile.name}): start it, or use another profile with -m.")
+
+
 def _listening() -> list[str]:
     """Name the servers that take a connection on the usual ports of this machine."""
     found: list[str] = []
@@ -103,7 +116,8 @@ def _host(profile: ModelProfile) -> str:
 
 
 def _port(profile: ModelProfile) -> int:
-    return urlsplit(profile.base_url).port or 0
+    parts = urlsplit(profile.base_url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -78,7 +78,7 @@ def run(**options: object) -> int:
 
 def execute(options: RunOptions) -> int:
     """Do what a command line of `maka run` asks and return the exit code."""
-    from maka.cli.profiles import choose_profile
+    from maka.cli.profiles import check_server, choose_profile
     from maka.cli.prompt import read_prompt
     from maka.config import load_config, with_profile
 
@@ -89,6 +89,7 @@ def execute(options: RunOptions) -> int:
     real_cwd = checked_folder(options.cwd or ".")
     _check_output(options.output)
     text = read_prompt(options.prompt)
+    check_server(profile)
     return perform(with_profile(config, profile), profile.name, options, real_cwd, text)
 
 

@@ -21,7 +21,7 @@ def header(number: int, end: str, *, position: int = 0, **changes: object) -> He
         activity_ts=0,
         position=position or number,
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 HEADERS = [header(1, "00aa"), header(2, "00ba", position=90), header(12, "0c12"), header(13, "0002")]

@@ -5,14 +5,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from maka.cli.interrupts import Interrupts
 from maka.contracts.actions import StateDelta
-from maka.contracts.commands import MessageAccepted, StopReceipt
+from maka.contracts.commands import StopReceipt
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import OutcomeUnknownError
 from maka.contracts.events import Status
@@ -30,26 +30,7 @@ from maka.contracts.session_events import (
 from maka.session_manager import SubscriptionLostError
 from tests.cli.builders import LogBuilder, whole_log
 from tests.cli.conftest import Cli
-from tests.cli.fakes import FakeHost, FakeManager, FakeReader, install
-
-MODEL = ("-m", "llama-server")
-
-
-def scene(
-    monkeypatch: pytest.MonkeyPatch,
-    log: LogBuilder,
-    events: Sequence[SessionEvent | Callable[[], None]],
-    *,
-    run: str | None,
-    message: MessageId | None = None,
-) -> tuple[FakeHost, FakeManager]:
-    accepted = MessageAccepted(
-        session_id=log.session_id, position=2, run_id=RunId(run) if run else None, message_id=message
-    )
-    manager = FakeManager(accepted, events)
-    host = FakeHost(FakeReader(log.items), manager)
-    install(monkeypatch, host)
-    return host, manager
+from tests.cli.scenes import MODEL, scene
 
 
 def completed(log: LogBuilder, run: str) -> list[SessionEvent | Callable[[], None]]:
@@ -71,7 +52,7 @@ def test_to_a_pipe_the_final_text_alone(cli: Cli, monkeypatch: pytest.MonkeyPatc
     assert (code, out) == (0, "Done.\n")
     assert "completed: 1.5 s · 2 steps · 300 tokens in, 30 out" in err
     limits = RunLimits(steps_max=7, active_s_max=2.5)
-    assert manager.sent == [(log.session_id, "mend\n\nthis", "llama-server", limits)]
+    assert manager.sent == [(log.session_id, "mend\n\nthis", "environment", limits)]
     assert manager.created == [os.path.realpath(surroundings)]
     assert manager.subscribed == [1]
     assert host.closed == 1
@@ -292,68 +273,3 @@ def test_a_session_stays_in_its_folder(cli: Cli, monkeypatch: pytest.MonkeyPatch
     code, out, err = cli("run", *MODEL, "--session", "12", "--cwd", str(surroundings), "more")
     assert (code, out, manager.sent) == (2, "", [])
     assert "works in /project" in err
-
-
-@pytest.mark.parametrize(
-    ("args", "expected"),
-    [
-        (["run", *MODEL, ""], "prompt is empty"),
-        (["run", *MODEL, "x" * 200_001], "longer than"),
-        (["run", *MODEL, "--cwd", "/nowhere/at/all", "x"], "no folder /nowhere/at/all"),
-        (["run", *MODEL, "--cwd", "/etc/hostname", "x"], "is no folder"),
-        (["run", *MODEL, "--session", "99", "x"], "no session '99'"),
-        (["run", *MODEL, "--session", "1", "--continue", "x"], "exclude each other"),
-        (["run", *MODEL, "--continue", "x"], "No idle session"),
-        (["run", *MODEL, "-o", "/nowhere/file", "x"], "can't be written"),
-        (["run", *MODEL, "-o", "/", "x"], "is a folder"),
-        (["run", *MODEL, "--max-steps", "0", "x"], "--max-steps"),
-        (["run", *MODEL, "--timeout", "soon", "x"], "--timeout"),
-        (["run", "-m", "nobody", "x"], 'no profile "nobody"'),
-        (["run", *MODEL, "one", "two"], "unexpected extra argument"),
-        (["show", "99"], "no session '99'"),
-        (["log", "99"], "no session '99'"),
-        (["export", "99"], "no session '99'"),
-        (["sweep"], "No such command"),
-    ],
-)
-def test_bad_input_is_one_line_and_nothing_is_sent(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, args: list[str], expected: str
-) -> None:
-    log, run, _ = whole_log()
-    _, manager = scene(monkeypatch, log, [], run=run)
-    code, out, err = cli(*args)
-    assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1
-    assert err.startswith("maka: ")
-    assert expected in err
-    assert (manager.sent, manager.created) == ([], [])
-    code, out, _ = cli(args[0], "--json", *args[1:])
-    assert code == 2
-    if args[0] != "sweep":
-        refused = json.loads(out)
-        assert set(refused) == {"type", "code", "message", "exit"}
-        assert (refused["type"], refused["exit"]) == ("refused", "not_ready")
-        assert expected in refused["message"]
-
-
-def test_a_folder_that_cannot_be_read(cli: Cli, monkeypatch: pytest.MonkeyPatch, surroundings: Path) -> None:
-    log, run, _ = whole_log()
-    scene(monkeypatch, log, [], run=run)
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    code, _, err = cli("run", *MODEL, "--cwd", str(surroundings), "x")
-    assert code == 2
-    assert "can't be read" in err
-
-
-def test_a_bug_is_one_line_and_a_traceback_only_where_asked(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, run, _ = whole_log()
-
-    def fail() -> None:
-        raise ZeroDivisionError("oh")
-
-    scene(monkeypatch, log, [fail], run=run)
-    code, _, err = cli("run", *MODEL, "x")
-    assert (code, err.splitlines()) == (1, ["maka: A bug of Maka: ZeroDivisionError: oh. MAKA_DEBUG=1 shows where."])
-    monkeypatch.setenv("MAKA_DEBUG", "1")
-    scene(monkeypatch, log, [fail], run=run)
-    assert "Traceback" in cli("run", *MODEL, "x")[2]

@@ -141,7 +141,12 @@ def test_a_result_without_live_output_shows_its_head(capsys: pytest.CaptureFixtu
 
 
 def test_calls_at_the_same_time_say_who_speaks(capsys: pytest.CaptureFixture[str]) -> None:
-    events = [start(A, command="one"), start(B, command="two"), output("1\n", call=A), output("2\n", call=B)]
+    events: list[SessionEvent] = [
+        start(A, command="one"),
+        start(B, command="two"),
+        output("1\n", call=A),
+        output("2\n", call=B),
+    ]
     lines = shown(capsys, *events, result(call=B), result(call=A)).splitlines()
     assert lines == [
         "● Bash one",
