@@ -70,7 +70,8 @@ def _collect(value: Any, seen: dict[type[Struct], set[str]]) -> None:
                 known.add(name)
             _collect(each, seen)
     elif isinstance(value, tuple):
-        for each in cast("tuple[Any, ...]", value):
+        elements: tuple[Any, ...] = value
+        for each in elements:
             _collect(each, seen)
 
 
@@ -82,7 +83,8 @@ def _objects(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
             if key not in FREE_FORM:
                 yield from _objects(each, (*path, key))
     elif isinstance(value, list):
-        for at, each in enumerate(cast("list[Any]", value)):
+        elements: list[Any] = value
+        for at, each in enumerate(elements):
             yield from _objects(each, (*path, at))
 
 
