@@ -1,1 +1,1 @@
-"""The actors: each owns one kind of live state, speaks only in messages, and waits for no other actor."""
+"""The actors: who talks to whom, and the pure deciders beside them. They see ports, never adapters."""

@@ -6,7 +6,7 @@ from maka.contracts.content import BlobRef, RunLimits, Shape
 from maka.contracts.ids import CallId, EventId, MessageId
 
 
-class FileEntry(Shape, kw_only=True):
+class FileEntry(Shape, frozen=True, kw_only=True):
     """One filesystem permission."""
 
     path: str
@@ -14,14 +14,14 @@ class FileEntry(Shape, kw_only=True):
     scope: Literal["exact", "subtree"]
 
 
-class Expansion(Shape, kw_only=True):
+class Expansion(Shape, frozen=True, kw_only=True):
     """A widening of a session's boundary."""
 
     filesystem: tuple[FileEntry, ...] = ()
     network: bool = False
 
 
-class BoundaryRequest(Shape, kw_only=True):
+class BoundaryRequest(Shape, frozen=True, kw_only=True):
     """The model asks for a wider boundary; the fact's event id names the wait."""
 
     call_id: CallId
@@ -29,7 +29,7 @@ class BoundaryRequest(Shape, kw_only=True):
     justification: str
 
 
-class BoundaryDecision(Shape, kw_only=True):
+class BoundaryDecision(Shape, frozen=True, kw_only=True):
     """A person's answer; the decision fact is the grant."""
 
     request_id: EventId
@@ -39,14 +39,14 @@ class BoundaryDecision(Shape, kw_only=True):
     client: str | None = None
 
 
-class Recovery(Shape, kw_only=True):
+class Recovery(Shape, frozen=True, kw_only=True):
     """Marks a terminal written by CloseRun, with the verdict it followed from."""
 
     reason: str
     verdict: str
 
 
-class StateDelta(Shape, kw_only=True):
+class StateDelta(Shape, frozen=True, kw_only=True):
     """Typed control state. A terminal carries `stop_reason`, `duration_ms`, `steps` and its class or source."""
 
     stop_reason: str | None = None
@@ -61,21 +61,21 @@ class StateDelta(Shape, kw_only=True):
     wait_closed_reason: str | None = None
 
 
-class Question(Shape, kw_only=True):
+class Question(Shape, frozen=True, kw_only=True):
     """One question to the person, with two or three options or free text."""
 
     question: str
     options: tuple[str, ...] = ()
 
 
-class UserQuestionRequest(Shape, kw_only=True):
+class UserQuestionRequest(Shape, frozen=True, kw_only=True):
     """The model asks the person; the fact's event id names the wait."""
 
     call_id: CallId
     questions: tuple[Question, ...]
 
 
-class UserQuestionAnswer(Shape, kw_only=True):
+class UserQuestionAnswer(Shape, frozen=True, kw_only=True):
     """The person's answer, in the order of the questions; None where one was left open."""
 
     request_id: EventId
@@ -83,7 +83,7 @@ class UserQuestionAnswer(Shape, kw_only=True):
     client: str | None = None
 
 
-class ModelRequest(Shape, kw_only=True):
+class ModelRequest(Shape, frozen=True, kw_only=True):
     """One request to a model, recorded before it is sent. The body isn't stored; its SHA-256 is.
 
     `history_seq` is the last seq of this run that the body includes, `history_position` (in the opening) bounds
@@ -107,7 +107,7 @@ class ModelRequest(Shape, kw_only=True):
 RecoveryMode = Literal["replay_safe", "idempotent", "outcome_unknown"]
 
 
-class ToolDispatch(Shape, kw_only=True):
+class ToolDispatch(Shape, frozen=True, kw_only=True):
     """The call may have started: committed before any effect of it. `args_hash` is over canonical (sorted) JSON."""
 
     call_id: CallId
@@ -117,7 +117,7 @@ class ToolDispatch(Shape, kw_only=True):
     recovery_mode: RecoveryMode
 
 
-class ProcessIdentity(Shape, kw_only=True):
+class ProcessIdentity(Shape, frozen=True, kw_only=True):
     """Enough to find a process group again, and to know that the pid wasn't reused. `start_ticks` since boot."""
 
     pid: int
@@ -126,7 +126,7 @@ class ProcessIdentity(Shape, kw_only=True):
     boot_id: str
 
 
-class ProcessStarted(Shape, kw_only=True):
+class ProcessStarted(Shape, frozen=True, kw_only=True):
     """A process of a tool call that waits behind its gate until this fact is durable."""
 
     call_id: CallId
@@ -135,7 +135,7 @@ class ProcessStarted(Shape, kw_only=True):
     background: bool = False
 
 
-class ProcessEnded(Shape, kw_only=True):
+class ProcessEnded(Shape, frozen=True, kw_only=True):
     """A background process ended, or was found dead or killed."""
 
     call_id: CallId
@@ -144,7 +144,7 @@ class ProcessEnded(Shape, kw_only=True):
     exit_code: int | None = None
 
 
-class FileChange(Shape, kw_only=True):
+class FileChange(Shape, frozen=True, kw_only=True):
     """A file is about to be changed by Write or Edit. Hashes are SHA-256 (hex); None means that no file is there."""
 
     call_id: CallId
@@ -155,14 +155,14 @@ class FileChange(Shape, kw_only=True):
     temp_name: str
 
 
-class FileSeen(Shape, kw_only=True):
+class FileSeen(Shape, frozen=True, kw_only=True):
     """What this session last saw of a file: carried by the response of a Read, Write or Edit."""
 
     path: str
     sha256: str
 
 
-class ArtifactDelta(Shape, kw_only=True):
+class ArtifactDelta(Shape, frozen=True, kw_only=True):
     """Values that belong to a call: long output, a diff, a written file."""
 
     call_id: CallId
@@ -171,7 +171,7 @@ class ArtifactDelta(Shape, kw_only=True):
     blob: BlobRef | None = None
 
 
-class TokenUsage(Shape, kw_only=True):
+class TokenUsage(Shape, frozen=True, kw_only=True):
     """Tokens of one model step, normalised. A value that isn't known is absent, never understated."""
 
     step: int
@@ -183,30 +183,32 @@ class TokenUsage(Shape, kw_only=True):
     finish_reason: str | None = None
 
 
-class MessageQueued(Shape, kw_only=True):
-    """A message to a busy session; the fact's event id is the message's id."""
+class MessageQueued(Shape, frozen=True, kw_only=True):
+    """A message to a busy session; the fact's event id is the message's id. The rest is what its run will use."""
 
     text: str
+    profile: str | None = None
+    limits: RunLimits | None = None
 
 
-class MessageRetracted(Shape, kw_only=True):
+class MessageRetracted(Shape, frozen=True, kw_only=True):
     message_id: MessageId
 
 
-class SessionChanged(Shape, kw_only=True):
+class SessionChanged(Shape, frozen=True, kw_only=True):
     """A change of the session's header. Only the given fields change."""
 
     title: str | None = None
     archived: bool | None = None
 
 
-class ConfigurationChanged(Shape, kw_only=True):
+class ConfigurationChanged(Shape, frozen=True, kw_only=True):
     profile: str | None = None
     model: str | None = None
     limits: RunLimits | None = None
 
 
-class BoundaryChanged(Shape, kw_only=True):
+class BoundaryChanged(Shape, frozen=True, kw_only=True):
     """The boundary after a person's change; `revision` counts up."""
 
     profile: str
@@ -215,7 +217,7 @@ class BoundaryChanged(Shape, kw_only=True):
     client: str | None = None
 
 
-class Actions(Shape, kw_only=True):
+class Actions(Shape, frozen=True, kw_only=True):
     """The acts of one fact."""
 
     state_delta: StateDelta | None = None

@@ -12,7 +12,7 @@ class Shape(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     """Base of every durable struct: frozen, camelCase on the wire, closed."""
 
 
-class BlobRef(Shape, kw_only=True):
+class BlobRef(Shape, frozen=True, kw_only=True):
     """A value stored once by its SHA-256 (hex)."""
 
     sha256: str
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
 NEEDS_DISPATCH = frozenset({Outcome.OK, Outcome.ERROR, Outcome.TIMEOUT, Outcome.OUTCOME_UNKNOWN})
 
 
-class Text(Shape, kw_only=True, tag_field="kind", tag="text"):
+class Text(Shape, frozen=True, kw_only=True, tag_field="kind", tag="text"):
     """Words of the user or the model. `whole` names the full text where `text` keeps only head and tail."""
 
     text: str
@@ -42,7 +42,7 @@ class Text(Shape, kw_only=True, tag_field="kind", tag="text"):
     whole: BlobRef | None = None
 
 
-class Thinking(Shape, kw_only=True, tag_field="kind", tag="thinking"):
+class Thinking(Shape, frozen=True, kw_only=True, tag_field="kind", tag="thinking"):
     """The model's reasoning; `signature` is opaque provider data."""
 
     text: str
@@ -51,7 +51,7 @@ class Thinking(Shape, kw_only=True, tag_field="kind", tag="thinking"):
     whole: BlobRef | None = None
 
 
-class FunctionCall(Shape, kw_only=True, tag_field="kind", tag="function_call"):
+class FunctionCall(Shape, frozen=True, kw_only=True, tag_field="kind", tag="function_call"):
     """A tool call as the model asked for it. The event's id is the call's id.
 
     `malformed` holds the (bounded) argument text where it was no JSON object; `args` is then empty and the call is
@@ -64,7 +64,7 @@ class FunctionCall(Shape, kw_only=True, tag_field="kind", tag="function_call"):
     cut: bool = False
 
 
-class FunctionResponse(Shape, kw_only=True, tag_field="kind", tag="function_response"):
+class FunctionResponse(Shape, frozen=True, kw_only=True, tag_field="kind", tag="function_response"):
     """The one answer to a call. `result` is exactly what the model sees; `whole` is the unbounded value."""
 
     call_id: CallId
@@ -78,7 +78,7 @@ class FunctionResponse(Shape, kw_only=True, tag_field="kind", tag="function_resp
     diff: BlobRef | None = None
 
 
-class Error(Shape, kw_only=True, tag_field="kind", tag="error"):
+class Error(Shape, frozen=True, kw_only=True, tag_field="kind", tag="error"):
     """Why a run failed. `code` is a failure class; `provider_code` and `http_status` are the provider's own."""
 
     message: str
@@ -88,14 +88,14 @@ class Error(Shape, kw_only=True, tag_field="kind", tag="error"):
     details: tuple[str, ...] = ()
 
 
-class SystemNote(Shape, kw_only=True, tag_field="kind", tag="system_note"):
+class SystemNote(Shape, frozen=True, kw_only=True, tag_field="kind", tag="system_note"):
     """A deterministic notice to the person, such as the one at the step limit. Never seen by a model."""
 
     note: str
     data: dict[str, Any] = {}
 
 
-class Route(Shape, kw_only=True):
+class Route(Shape, frozen=True, kw_only=True):
     """Which model answers: profile name, provider kind, model name."""
 
     profile: str
@@ -103,7 +103,7 @@ class Route(Shape, kw_only=True):
     model: str
 
 
-class RunLimits(Shape, kw_only=True):
+class RunLimits(Shape, frozen=True, kw_only=True):
     """Limits of one run; None means unlimited."""
 
     steps_max: int | None = None
@@ -111,7 +111,7 @@ class RunLimits(Shape, kw_only=True):
     tokens_max: int | None = None
 
 
-class RunConfiguration(Shape, kw_only=True):
+class RunConfiguration(Shape, frozen=True, kw_only=True):
     """What a run was started with. `history_position` is the last position of earlier runs that it may see."""
 
     cwd: str
@@ -134,7 +134,7 @@ class SourceKind(StrEnum):
     CONTINUATION = "continuation"
 
 
-class Lineage(Shape, kw_only=True):
+class Lineage(Shape, frozen=True, kw_only=True):
     """Where a run comes from, for child runs and continuations."""
 
     parent_session_id: SessionId | None = None
@@ -145,7 +145,7 @@ class Lineage(Shape, kw_only=True):
     agent_name: str | None = None
 
 
-class InvocationOpened(Shape, kw_only=True, tag_field="kind", tag="invocation_opened"):
+class InvocationOpened(Shape, frozen=True, kw_only=True, tag_field="kind", tag="invocation_opened"):
     """Event 1 of every run."""
 
     route: Route
@@ -155,7 +155,7 @@ class InvocationOpened(Shape, kw_only=True, tag_field="kind", tag="invocation_op
     lineage: Lineage | None = None
 
 
-class SessionOpened(Shape, kw_only=True, tag_field="kind", tag="session_opened"):
+class SessionOpened(Shape, frozen=True, kw_only=True, tag_field="kind", tag="session_opened"):
     """Event 1 of a control stream. `number` is the store's short name for the session; `real_cwd` has no links."""
 
     number: int

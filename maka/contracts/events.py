@@ -49,7 +49,7 @@ class ModelVisibility(StrEnum):
     HIDDEN = "hidden"
 
 
-class Refs(Shape, kw_only=True):
+class Refs(Shape, frozen=True, kw_only=True):
     """How one operation is found again across subsystems. `tool_call_id` is the provider's id and never identity."""
 
     tool_call_id: str | None = None
@@ -62,14 +62,14 @@ class Refs(Shape, kw_only=True):
     parent_operation_id: str | None = None
 
 
-class Cause(Shape, kw_only=True):
+class Cause(Shape, frozen=True, kw_only=True):
     """The command whose own append carries this fact."""
 
     command_id: CommandId
     command_hash: str
 
 
-class RuntimeEvent(Shape, kw_only=True):
+class RuntimeEvent(Shape, frozen=True, kw_only=True):
     """One fact. `run_id` and `turn_id` are None exactly in a session's control stream."""
 
     id: EventId
@@ -91,7 +91,7 @@ class RuntimeEvent(Shape, kw_only=True):
     model_visibility: ModelVisibility = ModelVisibility.VISIBLE
 
 
-class Committed(Shape, kw_only=True):
+class Committed(Shape, frozen=True, kw_only=True):
     """A fact with the places that the ledger gave it."""
 
     position: int

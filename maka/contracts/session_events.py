@@ -21,29 +21,29 @@ class SessionEventBase(Struct, frozen=True, kw_only=True, rename="camel", omit_d
     position: int | None = None
 
 
-class UserMessage(SessionEventBase, kw_only=True, tag_field="type", tag="user_message"):
+class UserMessage(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="user_message"):
     text: str
 
 
-class MessageWaiting(SessionEventBase, kw_only=True, tag_field="type", tag="queue_update"):
+class MessageWaiting(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="queue_update"):
     """A message waits in the session's queue, or left it. `queued` is the number that still wait."""
 
     queued: int
 
 
-class RunStarted(SessionEventBase, kw_only=True, tag_field="type", tag="run_started"):
+class RunStarted(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="run_started"):
     profile: str
     model: str
 
 
-class StepStarted(SessionEventBase, kw_only=True, tag_field="type", tag="step_started"):
+class StepStarted(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="step_started"):
     """A model request is durable and about to be sent."""
 
     step: int
     attempt: int
 
 
-class TextDelta(SessionEventBase, kw_only=True, tag_field="type", tag="text_delta"):
+class TextDelta(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="text_delta"):
     """Text as it streams: `offset` is the number of characters of this stream before it."""
 
     message_id: EventId
@@ -51,31 +51,31 @@ class TextDelta(SessionEventBase, kw_only=True, tag_field="type", tag="text_delt
     text: str
 
 
-class TextComplete(SessionEventBase, kw_only=True, tag_field="type", tag="text_complete"):
+class TextComplete(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="text_complete"):
     message_id: EventId
     text: str
     interrupted: bool = False
 
 
-class ThinkingDelta(SessionEventBase, kw_only=True, tag_field="type", tag="thinking_delta"):
+class ThinkingDelta(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="thinking_delta"):
     message_id: EventId
     offset: int
     text: str
 
 
-class ThinkingComplete(SessionEventBase, kw_only=True, tag_field="type", tag="thinking_complete"):
+class ThinkingComplete(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="thinking_complete"):
     message_id: EventId
     text: str
     interrupted: bool = False
 
 
-class ToolStart(SessionEventBase, kw_only=True, tag_field="type", tag="tool_start"):
+class ToolStart(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="tool_start"):
     call_id: CallId
     name: str
     args: dict[str, Any]
 
 
-class ToolOutputDelta(SessionEventBase, kw_only=True, tag_field="type", tag="tool_output_delta"):
+class ToolOutputDelta(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="tool_output_delta"):
     """Live output of a tool: `offset` counts the characters of this stream before it."""
 
     call_id: CallId
@@ -84,13 +84,13 @@ class ToolOutputDelta(SessionEventBase, kw_only=True, tag_field="type", tag="too
     text: str
 
 
-class ToolFileChange(SessionEventBase, kw_only=True, tag_field="type", tag="file_change"):
+class ToolFileChange(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="file_change"):
     call_id: CallId
     path: str
     created: bool
 
 
-class ToolResultEvent(SessionEventBase, kw_only=True, tag_field="type", tag="tool_result"):
+class ToolResultEvent(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):
     call_id: CallId
     name: str
     result: str
@@ -102,7 +102,7 @@ class ToolResultEvent(SessionEventBase, kw_only=True, tag_field="type", tag="too
     output_sha256: str | None = None
 
 
-class TokenUsageEvent(SessionEventBase, kw_only=True, tag_field="type", tag="token_usage"):
+class TokenUsageEvent(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="token_usage"):
     step: int
     input: int
     output: int
@@ -111,7 +111,7 @@ class TokenUsageEvent(SessionEventBase, kw_only=True, tag_field="type", tag="tok
     total: int | None = None
 
 
-class ProviderRetry(SessionEventBase, kw_only=True, tag_field="type", tag="provider_retry"):
+class ProviderRetry(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="provider_retry"):
     """A wait before another try, shown while it lasts. `phase` is scheduled or started."""
 
     phase: str
@@ -121,17 +121,17 @@ class ProviderRetry(SessionEventBase, kw_only=True, tag_field="type", tag="provi
     reason: str
 
 
-class Notice(SessionEventBase, kw_only=True, tag_field="type", tag="notice"):
+class Notice(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="notice"):
     note: str
     text: str
 
 
-class ErrorEvent(SessionEventBase, kw_only=True, tag_field="type", tag="error"):
+class ErrorEvent(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="error"):
     code: str
     message: str
 
 
-class Complete(SessionEventBase, kw_only=True, tag_field="type", tag="complete"):
+class Complete(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="complete"):
     """The run ended by itself: `status` completed or failed."""
 
     status: str
@@ -139,7 +139,7 @@ class Complete(SessionEventBase, kw_only=True, tag_field="type", tag="complete")
     failure_class: str | None = None
 
 
-class Abort(SessionEventBase, kw_only=True, tag_field="type", tag="abort"):
+class Abort(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="abort"):
     """The run was stopped. `reason` is the source of the stop."""
 
     reason: str

@@ -1,0 +1,121 @@
+"""MakaActor: a mailbox with two lanes, a fence around each message, an answer for each dropped command.
+
+Laws: control goes before data; order within a lane is the order of sending; a BaseException in one actor never
+reaches another (Pykka stops every actor on one, so the fence turns it into an ordinary crash); a crash is told to
+whoever started the actor; commands left in the mailbox of a dead actor are answered.
+"""
+
+from collections import deque
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar, final
+
+import pykka
+import structlog
+
+from actors.address import Address, mark_actor_thread
+from actors.messages import COMMANDS, CONTROL, Parent
+from maka.contracts.errors import Refusal, RefusalCode
+
+M = TypeVar("M")
+Log = structlog.typing.FilteringBoundLogger
+
+
+class TwoLanes:
+    """The mailbox: two deques, and one wake-up token for each envelope.
+
+    `deque.append` and `SimpleQueue` need no lock of ours, which is what makes a tell cheap.
+    """
+
+    def __init__(self) -> None:
+        self.control: deque[Any] = deque()
+        self.data: deque[Any] = deque()
+        self._tokens: SimpleQueue[None] = SimpleQueue()
+
+    def put(self, envelope: Any, /) -> None:
+        (self.control if isinstance(envelope.message, CONTROL) else self.data).append(envelope)
+        self._tokens.put(None)
+
+    def get(self) -> Any:
+        self._tokens.get()
+        return self.control.popleft() if self.control else self.data.popleft()
+
+    def empty(self) -> bool:
+        return not self.control and not self.data
+
+
+class ActorCrash(Exception):
+    """What the fence makes of a BaseException."""
+
+
+class MakaActor(pykka.ThreadingActor, Generic[M]):
+    """Base of every actor. `__init__` stores its arguments; work starts with the first message."""
+
+    def __init__(self, log: Log, parent: Parent | None = None) -> None:
+        super().__init__()
+        self.log: Log = log.bind(actor=type(self).__name__)
+        self._parent = parent
+
+    @staticmethod
+    def _create_actor_inbox() -> Any:
+        return TwoLanes()
+
+    def receive(self, message: M) -> None:
+        """Handle one message. A bug raises, and the parent is told."""
+        raise NotImplementedError
+
+    def cleanup(self) -> None:
+        """Free what the actor holds, after a stop or a crash. Must not fail."""
+
+    @property
+    def address(self) -> Address[M]:
+        """Where to tell this actor something, itself included."""
+        return Address(self.actor_ref)
+
+    @property
+    def idle(self) -> bool:
+        """Say whether no further message waits: the moment to commit a batch."""
+        return bool(self.actor_inbox.empty())
+
+    @final
+    def on_receive(self, message: Any) -> None:
+        try:
+            self.receive(message)
+        except Exception:
+            self._answer(message)
+            raise
+        except BaseException as error:
+            self._answer(message)
+            raise ActorCrash(f"{type(error).__name__} in {type(self).__name__}") from error
+
+    @final
+    def on_stop(self) -> None:
+        self.cleanup()
+
+    @final
+    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+        try:
+            self.cleanup()
+        finally:
+            if self._parent is not None:
+                self._parent(repr(exception_value))
+
+    def _handle_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+        # Pykka's own would print through the root logger, which belongs to the embedder.
+        self.log.error("actor_crashed", error_kind=getattr(exception_type, "__name__", "?"), exc_info=exception_value)
+        pykka.ActorRegistry.unregister(self.actor_ref)
+        self.actor_stopped.set()
+
+    def _actor_loop(self) -> None:
+        mark_actor_thread()
+        super()._actor_loop()
+
+    def _actor_loop_teardown(self) -> None:
+        # Pykka answers only what was asked; commands carry a port of their own, and none may be lost in silence.
+        while not self.actor_inbox.empty():
+            self._answer(self.actor_inbox.get().message)
+        super()._actor_loop_teardown()
+
+    def _answer(self, message: Any) -> None:
+        if isinstance(message, COMMANDS):
+            reason = "the part of the program that had to answer has ended; look at the session, then try again"
+            message.reply.set(Refusal(code=RefusalCode.INTERNAL, message=reason))
