@@ -273,10 +273,16 @@ STATUSES: tuple[RuntimeEvent, ...] = tuple(
     for at, status in enumerate(Status)
 )
 
+ADDED: tuple[RuntimeEvent, ...] = (
+    _event(400, actions=Actions(message_queued=MessageQueued(text="then this", profile="local", limits=LIMITS))),
+)
+"""Fields that came later, in the order in which they came."""
+
 EXAMPLES: tuple[RuntimeEvent, ...] = (
     *(_event(200 + at, content=content) for at, content in enumerate(CONTENTS)),
     *(_event(300 + at, actions=actions) for at, actions in enumerate(ACTIONS)),
     FULL,
     CONTROL,
     *STATUSES,
+    *ADDED,
 )

@@ -70,9 +70,13 @@ def _collect(value: Any, seen: dict[type[Struct], set[str]]) -> None:
                 known.add(name)
             _collect(each, seen)
     elif isinstance(value, tuple):
-        elements: tuple[Any, ...] = value
-        for each in elements:
+        for each in _elements(value):
             _collect(each, seen)
+
+
+def _elements(value: Any) -> Iterator[Any]:
+    """Iterate without a type: narrowing would make the elements unknown."""
+    yield from value
 
 
 def _objects(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -83,8 +87,7 @@ def _objects(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
             if key not in FREE_FORM:
                 yield from _objects(each, (*path, key))
     elif isinstance(value, list):
-        elements: list[Any] = value
-        for at, each in enumerate(elements):
+        for at, each in enumerate(_elements(value)):
             yield from _objects(each, (*path, at))
 
 
