@@ -74,6 +74,7 @@ class LedgerActor(MakaActor[ToLedger]):
         self._full = False
         self._retry_s = LEDGER_RETRY_FIRST_S
         self._refused: set[Address[Any]] = set()
+        self._unclosed: list[CloseRun] = []
 
     def receive(self, message: ToLedger) -> None:
         match message:
@@ -196,12 +197,18 @@ class LedgerActor(MakaActor[ToLedger]):
         refused, self._refused = self._refused, set()
         for address in refused:
             address.tell(LedgerUp())
+        unclosed, self._unclosed = self._unclosed, []
+        for message in unclosed:
+            self._close_run(message)
 
     def _close_run(self, message: CloseRun) -> None:
         verdict = self._decide_close(message)
+        if verdict is None:
+            self._unclosed.append(message)  # answered when there is room again
+            return
         message.to.tell(RunClosed(session_id=message.session_id, invocation_id=message.invocation_id, verdict=verdict))
 
-    def _decide_close(self, message: CloseRun) -> str:
+    def _decide_close(self, message: CloseRun) -> str | None:
         try:
             events = recovery.read_run(self._store, message.invocation_id)
         except LedgerDamagedError as error:
@@ -219,7 +226,7 @@ class LedgerActor(MakaActor[ToLedger]):
             results = self._commit([append], [])
         except LedgerFullError as error:
             self._close_door(str(error))
-            return "ledger_full"
+            return None
         assert isinstance(results[0], Appended), f"a verdict was refused: {results[0]}"
         self._publish([append], results)
         return verdict.name

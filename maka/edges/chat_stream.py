@@ -10,7 +10,7 @@ Laws:
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -43,6 +43,9 @@ class HttpAnswer(Protocol):
 Open = Callable[[bytes], AbstractAsyncContextManager[HttpAnswer]]
 """Sends a body and opens the answer; leaving the context closes the connection or gives it back."""
 
+Connect = Callable[[], Awaitable[Open]]
+"""Makes ready what sends; its time isn't the provider's."""
+
 Explain = Callable[[BaseException], ProviderError]
 """Says what an exception of the connection means."""
 
@@ -51,10 +54,10 @@ class ChatStream:
     """A `ProviderStream`. `start` begins it; `ack` and `cancel` may be called from any thread."""
 
     def __init__(
-        self, profile: ModelProfile, open_answer: Open, explain: Explain, listener: ProviderListener, redact: Redactor
+        self, profile: ModelProfile, connect: Connect, explain: Explain, listener: ProviderListener, redact: Redactor
     ) -> None:
         self._profile = profile
-        self._open = open_answer
+        self._connect = connect
         self._explain = explain
         self._listener = listener
         self._redact = redact
@@ -98,8 +101,9 @@ class ChatStream:
         broken: ProviderError | None = None
         guard = asyncio.timeout(self._profile.first_event_s or None)
         try:
+            open_answer = await self._connect()
             async with guard:
-                async with self._open(body) as http:
+                async with open_answer(body) as http:
                     await self._read(http, merger, guard)
                     guard.reschedule(None)
                     await self._conclude(merger, None)

@@ -8,15 +8,30 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from maka.contracts.limits import DELTA_MERGE_BYTES_MAX, DELTA_MERGE_S, STREAM_BACKLOG_BYTES_MAX
 from maka.contracts.model_ports import DeltaBatch
 
 
+class Cancellable(Protocol):
+    """A call that can be taken back."""
+
+    def cancel(self) -> None: ...
+
+
+class LoopTime(Protocol):
+    """What merging needs of the loop: its clock, and calls at a later time."""
+
+    def time(self) -> float: ...
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> Cancellable: ...
+
+
 class DeltaMerger:
     """The buffer between a provider that sends and a listener that acknowledges."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, send: Callable[[DeltaBatch], None]) -> None:
+    def __init__(self, loop: LoopTime, send: Callable[[DeltaBatch], None]) -> None:
         self._loop = loop
         self._send = send
         self._pieces: deque[tuple[str, str]] = deque()
@@ -24,7 +39,7 @@ class DeltaMerger:
         self._unanswered = False
         self._draining = False
         self._sent_at = -math.inf
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Cancellable | None = None
         self._sent = asyncio.Event()
 
     @property

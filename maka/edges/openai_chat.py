@@ -5,15 +5,13 @@ client's library is imported on first use, away from the I/O thread, since that 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from maka.contracts.model_ports import ChatRequest, ModelProfile, ProviderError, ProviderListener
 from maka.contracts.ports import Clock
 from maka.edges.chat_request import encode_request
-from maka.edges.chat_stream import ChatStream, HttpAnswer
+from maka.edges.chat_stream import ChatStream, Open
 from maka.edges.io_loop import IoLoop
 from maka.edges.redact import Redactor
 
@@ -42,18 +40,15 @@ class OpenAIChat:
         return encode_request(self.profile, request)
 
     def start(self, body: bytes, listener: ProviderListener) -> ChatStream:
-        stream = ChatStream(self.profile, self._open, self._explain, listener, self._redact)
+        stream = ChatStream(self.profile, self._connect, self._explain, listener, self._redact)
         stream.start(self._io, body)
         return stream
 
-    @asynccontextmanager
-    async def _open(self, body: bytes) -> AsyncGenerator[HttpAnswer]:
+    async def _connect(self) -> Open:
         if self._client is None:
             self._client = asyncio.get_running_loop().run_in_executor(None, _make_client, self.profile, self._key)
         # Shielded: a stop of the first request must not take the client from those that wait beside it.
-        client = await asyncio.shield(self._client)
-        async with client.open(body) as answer:
-            yield answer
+        return (await asyncio.shield(self._client)).open
 
     def _explain(self, error: BaseException) -> ProviderError:
         from maka.edges.openai_errors import explain

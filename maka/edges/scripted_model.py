@@ -15,7 +15,7 @@ from typing import Self
 import msgspec
 
 from maka.edges.io_loop import IoLoop
-from maka.edges.scripted_http import HEAD_BYTES_MAX, Connection, End, Gate, HttpReply, HttpRequest, Pause, Repeat
+from maka.edges.scripted_http import HEAD_BYTES_MAX, Connection, End, Gate, HttpReply, HttpRequest, Pause, Repeat, Step
 from maka.edges.scripted_rules import Strictness, complaint
 from maka.edges.scripted_turns import (
     DONE,
@@ -47,6 +47,7 @@ __all__ = [
     "Script",
     "ScriptRequest",
     "ScriptedModel",
+    "Step",
     "Strictness",
     "Turn",
     "by_step",
