@@ -8,8 +8,6 @@ Laws:
 """
 
 import asyncio
-import os
-import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -74,7 +72,6 @@ class IoLoop:
     @classmethod
     def start(cls, name: str = "maka-io") -> Self:
         """Start the thread and return when it takes work."""
-        _watch_children_by_pidfd()
         loop = asyncio.new_event_loop()
         started = threading.Event()
         thread = threading.Thread(target=_run, args=(loop,), name=name, daemon=True)
@@ -177,20 +174,3 @@ def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object],
     except RuntimeError:  # the loop is closed: nothing is left to do there
         return False
     return True
-
-
-def _watch_children_by_pidfd() -> None:
-    """Let subprocesses be awaited without a thread each, where Python doesn't do so by itself.
-
-    Python 3.11 asks one watcher of the whole process. Only its own default is replaced, by one that any loop in any
-    thread can use, so a program that embeds Maka keeps a watcher that it chose.
-    """
-    if sys.version_info >= (3, 12) or not hasattr(os, "pidfd_open"):
-        return
-    if type(asyncio.get_child_watcher()) is not asyncio.ThreadedChildWatcher:  # pyright: ignore[reportDeprecated]
-        return
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except OSError:  # a kernel or a container without it
-        return
-    asyncio.set_child_watcher(asyncio.PidfdChildWatcher())  # pyright: ignore[reportDeprecated]
