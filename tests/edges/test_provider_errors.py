@@ -9,7 +9,7 @@ from maka.contracts.limits import ERROR_BODY_BYTES_MAX, ERROR_TEXT_CHARS_MAX
 from maka.contracts.model_ports import ErrorKind, ProviderError
 from maka.edges.provider_errors import HttpStatusError, of_event, of_response, retry_after_s
 from maka.edges.redact import Redactor
-from maka.edges.scripted_model import DONE, Fault, Raw, Repeat, chunk, frame
+from maka.edges.scripted_model import DONE, Fault, Raw, Repeat, Turn, by_step, chunk, frame
 from tests.edges.support import Edge
 
 NOW_MS = 1_700_000_000_000  # Tue, 14 Nov 2023 22:13:20 GMT
@@ -192,10 +192,15 @@ def test_an_error_body_of_any_size_is_bounded(edge: Edge) -> None:
     assert server.requests[0].http.gone.wait(30)
 
 
-def test_a_redirect_without_end(edge: Edge) -> None:
-    server = edge.serve(lambda _: Raw(steps=(), status=307, headers={"Location": "/v1/chat/completions"}))
-    error = edge.start(edge.provider(server)).error
-    assert (error.kind, error.retryable) == (ErrorKind.REJECTED, False)
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_refused_and_says_where_to(edge: Edge, status: int) -> None:
+    other = edge.serve(by_step([Turn(text="a")]))
+    place = f"{other.base_url}/chat/completions"
+    server = edge.serve(lambda _: Raw(steps=(), status=status, headers={"Location": place}))
+    error = edge.start(edge.provider(server, key=KEY)).error
+    assert (error.kind, error.retryable, error.http_status) == (ErrorKind.REJECTED, False, status)
+    assert f"it redirects to {place}" in error.message
+    assert other.request_count == 0
 
 
 def test_an_error_keeps_the_partial_answer_and_is_not_retryable(edge: Edge) -> None:

@@ -2,10 +2,23 @@
 
 import pytest
 
-from maka.contracts.model_ports import ChatCall, ChatMessage, ChatRequest, ErrorKind, ModelProfile, ToolSpec
+from maka.contracts.ids import IdSource
+from maka.contracts.model_ports import (
+    ChatCall,
+    ChatMessage,
+    ChatRequest,
+    ErrorKind,
+    ModelProfile,
+    Provider,
+    ToolSpec,
+)
+from maka.contracts.ports import Clock, Timers
 from maka.edges.chat_request import encode_request
+from maka.edges.clock import SystemClock
+from maka.edges.ids import UuidSource
 from maka.edges.loopback import is_loopback
 from maka.edges.scripted_model import DONE, Call, Fault, Strictness, Turn, by_step, chunk
+from maka.edges.timers import ThreadTimers
 from tests.edges.support import CALLS, HELLO, Edge, Heard, function, tool_call
 
 READ = ToolSpec(name="Read", description="Read a file", parameters={"type": "object"})
@@ -121,6 +134,18 @@ def test_the_wire_says_what_the_profile_says(edge: Edge, monkeypatch: pytest.Mon
         "content-type",
         "content-length",
     }
+
+
+def test_the_room_fits_its_ports(edge: Edge) -> None:
+    """What is checked here is checked by the type checkers."""
+    provider: Provider = edge.provider("http://127.0.0.1:1/v1")
+    clock: Clock = SystemClock()
+    timers: Timers = ThreadTimers()
+    source: IdSource = UuidSource()
+    assert (provider.kind, provider.profile.name) == ("openai_chat", "t")
+    assert clock.now_ms()
+    assert source() != source()
+    timers.after(0, lambda: None).cancel()
 
 
 def test_a_server_without_a_key_gets_a_word_for_one(edge: Edge) -> None:
