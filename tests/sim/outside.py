@@ -74,7 +74,7 @@ class SimProvider:
         )
         self._world = world
         self._facts = facts
-        self._script = script
+        self.script = script
         self.requests: list[ChatRequest] = []
 
     def encode(self, request: ChatRequest) -> bytes:
@@ -87,7 +87,7 @@ class SimProvider:
             raise BrokenLaw("a request was sent that no durable fact names")
         request = msgspec.json.decode(body, type=ChatRequest)
         self.requests.append(request)
-        return SimStream(self._world, listener, self._script(request))
+        return SimStream(self._world, listener, self.script(request))
 
 
 class SimStream:
