@@ -3,13 +3,11 @@
 Two hosts on two state roots live in one process; nothing here touches signals, global logging or other actors.
 """
 
-import os
 import random
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from platform import platform
 from shutil import which
 from threading import Event, Lock
@@ -34,15 +32,17 @@ from maka.edges.clock import SystemClock
 from maka.edges.ids import UuidSource
 from maka.edges.instructions import system_prompt
 from maka.edges.io_loop import IoLoop
-from maka.edges.logs import open_log
+from maka.edges.logs import LogFile, make_logger
 from maka.edges.openai_chat import OpenAIChat
 from maka.edges.processes import AsyncProcesses
+from maka.edges.redact import Redactor
 from maka.edges.timers import ThreadTimers
 from maka.session_manager import SessionManager
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root
+from maka.tools.leftovers import TempFiles
 from maka.tools.registry import builtin_tools
 
 ACTOR_STOP_TIMEOUT_S = 5.0
@@ -51,8 +51,9 @@ ACTOR_STOP_TIMEOUT_S = 5.0
 class Providers:
     """Profile name -> provider, made at first use and kept; the key is read then and held nowhere else."""
 
-    def __init__(self, profiles: Mapping[str, ModelProfile], io: IoLoop) -> None:
+    def __init__(self, profiles: Mapping[str, ModelProfile], io: IoLoop, secrets: "Secrets") -> None:
         self._profiles = profiles
+        self._secrets = secrets
         self._io = io
         self._lock = Lock()
         self._made: dict[str, OpenAIChat] = {}
@@ -64,22 +65,25 @@ class Providers:
                 if profile is None:
                     words = f"no model profile {name!r}; `maka models` lists those that are there"
                     raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))
-                self._made[name] = OpenAIChat(profile, read_key(profile), self._io, SystemClock())
+                key = read_key(profile)
+                self._secrets.add(key)
+                self._made[name] = OpenAIChat(profile, key, self._io, SystemClock())
             return self._made[name]
 
 
-class TempFiles:
-    """Removes temp files of a dead owner: only regular files, and only those of our own naming."""
+class Secrets:
+    """Masks the keys that were read so far, in every line of the log."""
 
-    def unlink_temp(self, path: str) -> bool:
-        name = os.path.basename(path)
-        if ".maka-" not in name or os.path.islink(path) or not os.path.isfile(path):
-            return False
-        try:
-            os.unlink(path)
-        except OSError:
-            return False
-        return True
+    def __init__(self) -> None:
+        self._known: tuple[str, ...] = ()
+        self._redact = Redactor()
+
+    def add(self, secret: str) -> None:
+        self._known = (*self._known, secret)
+        self._redact = Redactor(self._known)
+
+    def __call__(self, text: str) -> str:
+        return self._redact(text)
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,10 @@ def open_host(config: Config) -> Host:
     with ExitStack() as stack:
         lock = acquire_root(config.state_root)
         stack.callback(lock.close)
-        log = open_log(config.state_root / "maka.log", config.log_level)
+        secrets = Secrets()
+        sink = LogFile.open(config.state_root / "maka.log")
+        stack.callback(sink.close)
+        log = make_logger(sink, secrets, config.log_level)
         io = IoLoop.start()
         stack.callback(io.close)
         timers = ThreadTimers.start()
@@ -129,16 +136,14 @@ def open_host(config: Config) -> Host:
         failed = Event()
         store = LmdbLedger.open(config.state_root)
         ledger = _start_ledger(stack, log, store, timers, failed)
-        ports = _ports(config, log, io, timers, store)
+        ports = _ports(config, log, io, timers, store, Providers(config.profiles, io, secrets))
         feed: Address[ToFeed] = _start(stack, ProjectionActor, log, None, store)
         ledger.tell(Follow(to=feed))
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, None, ledger, feed)
         recovered = _recover(kernel)
         stack.callback(_shut_down, kernel, failed, log)
         manager = SessionManager(kernel, feed, ports.ids)
-        return Host(
-            manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all()
-        )
+        return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
 
 
 def open_reader(config: Config) -> LmdbReader:
@@ -151,12 +156,14 @@ def open_provider(config: Config, name: str) -> Generator[Provider]:
     """Open one profile's provider alone, without a store."""
     io = IoLoop.start()
     try:
-        yield Providers(config.profiles, io)(name)
+        yield Providers(config.profiles, io, Secrets())(name)
     finally:
         io.close()
 
 
-def _ports(config: Config, log: Log, io: IoLoop, timers: ThreadTimers, store: LmdbLedger) -> Ports:
+def _ports(
+    config: Config, log: Log, io: IoLoop, timers: ThreadTimers, store: LmdbLedger, providers: Providers
+) -> Ports:
     processes = AsyncProcesses(io)
     rg_path = which("rg", path=config.child_env.get("PATH"))
     return Ports(
@@ -166,12 +173,12 @@ def _ports(config: Config, log: Log, io: IoLoop, timers: ThreadTimers, store: Lm
         jitter=random.random,
         reader=store,
         blobs=FileBlobs(config.state_root),
-        providers=Providers(config.profiles, io),
+        providers=providers,
         catalog=builtin_tools(processes, child_env=config.child_env, rg_path=rg_path),
         processes=processes,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
-            Path(cwd), config_dir=config.config_dir, date=date.today().isoformat(), platform=platform(terse=True)
+            cwd, config_dir=str(config.config_dir), date=date.today().isoformat(), platform=platform(terse=True)
         ),
         spawn=spawn,
         log=log,

@@ -17,6 +17,7 @@ from maka.contracts.tool_ports import FileFact, ToolCall, ToolEnv, ToolListener,
 from maka.tools.boundary import PathError, Place, locate
 from maka.tools.diffs import unified
 from maka.tools.files import Before, FileTurns, look, replace
+from maka.tools.leftovers import temp_name
 from maka.tools.results import error
 
 
@@ -84,7 +85,7 @@ class Change:
             before_sha256=None if before.data is None else sha256(before.data).hexdigest(),
             after_sha256=sha256(plan.data).hexdigest(),
             pre_image=before.data,
-            temp_name=f".maka-{self._env.temp_suffix}-{self._call.call_id}.tmp",
+            temp_name=temp_name(self._env.temp_suffix),
         )
         self._listener.commit(fact, lambda granted: self._decided(place, before, plan, fact, granted))
 

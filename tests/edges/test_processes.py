@@ -13,10 +13,10 @@ import pytest
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import SPAWNS_PER_TICK_MAX
 from maka.contracts.tool_ports import ProcessEnd, ProcessHandle, ProcessSpec
+from maka.edges.io_loop import IoLoop
 from maka.edges.process_tree import boot_id, identity_of, is_alive, related, stat_of
 from maka.edges.processes import AsyncProcesses
 from maka.edges.spawn_gate import spawn_gated
-from tests.tools.loop import LoopThread
 
 PATIENCE_S = 20.0
 PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -73,14 +73,14 @@ Start = Callable[..., Seen]
 
 
 @pytest.fixture
-def loop() -> Iterator[LoopThread]:
-    thread = LoopThread()
+def loop() -> Iterator[IoLoop]:
+    thread = IoLoop.start()
     yield thread
     thread.close()
 
 
 @pytest.fixture
-def processes(loop: LoopThread) -> AsyncProcesses:
+def processes(loop: IoLoop) -> AsyncProcesses:
     return AsyncProcesses(loop)
 
 
@@ -305,7 +305,7 @@ def test_h51_output_is_handed_on_and_never_kept(start: Start) -> None:
 
     seen = Counting()
     spec = ProcessSpec(argv=("bash", "-c", "yes | head -c 30000000"), cwd="/", env=PATH, timeout_s=PATIENCE_S)
-    loop = LoopThread()
+    loop = IoLoop.start()
     seen.handle = AsyncProcesses(loop).spawn(spec, seen)
     seen.handle_known.set()
     seen.wait()
@@ -327,7 +327,7 @@ def test_a_chatty_child_is_merged(start: Start) -> None:
 
 
 def test_closing_the_loop_leaves_no_process(tmp_path: Path) -> None:
-    loop = LoopThread()
+    loop = IoLoop.start()
     seen = Seen()
     spec = ProcessSpec(argv=("bash", "-c", "echo on; sleep 3511"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
     seen.handle = AsyncProcesses(loop).spawn(spec, seen)

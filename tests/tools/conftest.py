@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from maka.edges.io_loop import IoLoop
 from maka.edges.processes import AsyncProcesses
 from maka.tools.registry import builtin_tools
 from tests.tools.harness import Bench
-from tests.tools.loop import LoopThread
 
 CHILD_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
 @pytest.fixture(scope="session")
 def processes() -> Iterator[AsyncProcesses]:
-    loop = LoopThread()
+    loop = IoLoop.start()
     yield AsyncProcesses(loop)
     loop.close()
 

@@ -92,7 +92,12 @@ class Bench:
         self._calls += 1
         recorder = recorder or Recorder()
         call = ToolCall(call_id=CallId(f"0198c0de-0000-7000-8000-{self._calls:012}"), name=name, args=args)
-        env = ToolEnv(session_id=SESSION, cwd=str(self.cwd), temp_suffix="t1", seen=self.seen if seen is None else seen)
+        env = ToolEnv(
+            session_id=SESSION,
+            cwd=str(self.cwd),
+            temp_suffix=f".maka-{self._calls:012}",
+            seen=self.seen if seen is None else seen,
+        )
         recorder.cancel = self.tool(name).start(call, env, recorder)
         return recorder
 

@@ -12,6 +12,7 @@ from maka.contracts.actions import FileSeen
 from maka.contracts.content import Outcome
 from maka.contracts.limits import BLOB_BYTES_MAX, WRITE_BYTES_MAX
 from maka.contracts.tool_ports import FileFact
+from maka.tools.leftovers import TempFiles
 from tests.tools.harness import Bench, Recorder
 
 
@@ -20,7 +21,7 @@ def hash_of(data: bytes) -> str:
 
 
 def leftovers(folder: Path) -> list[str]:
-    return [name for name in os.listdir(folder) if name.startswith(".maka-")]
+    return [name for name in os.listdir(folder) if name.startswith(".tmp")]
 
 
 def test_a_new_file_is_recorded_before_it_is_there(bench: Bench, workspace: Path) -> None:
@@ -40,8 +41,7 @@ def test_a_new_file_is_recorded_before_it_is_there(bench: Bench, workspace: Path
         pre_image=None,
         temp_name=fact.temp_name,
     )
-    assert "t1" in fact.temp_name
-    assert "/" not in fact.temp_name
+    assert fact.temp_name == ".tmp.maka-000000000001"
     assert result.seen == FileSeen(path=real, sha256=fact.after_sha256)
     assert leftovers(workspace / "deep/er") == []
 
@@ -188,3 +188,15 @@ def test_h58_a_kill_in_mid_write_leaves_one_whole_file(tmp_path: Path) -> None:
     left = leftovers(tmp_path)
     assert len(left) <= 1
     assert set(left) <= names  # so recovery finds it by the fact
+    assert [TempFiles().unlink_temp(str(tmp_path / name)) for name in left] == [True] * len(left)
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_recovery_removes_temp_files_of_ours_alone(tmp_path: Path) -> None:
+    (tmp_path / ".tmp.maka-1").touch()
+    (tmp_path / "mine").touch()
+    files = TempFiles()
+    assert files.unlink_temp(str(tmp_path / ".tmp.maka-1"))
+    assert not files.unlink_temp(str(tmp_path / ".tmp.maka-1"))
+    assert not files.unlink_temp(str(tmp_path / "mine"))
+    assert os.listdir(tmp_path) == ["mine"]
