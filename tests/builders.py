@@ -178,7 +178,6 @@ class SessionLog:
         self.session_id = SessionId(self.ids())
         self.items: list[Committed] = []
         self.seqs: dict[InvocationId, int] = {}
-        self.runs: dict[RunId, RunLog] = {}
         self.now_ms = 1_700_000_000_000
         self.tick_ms = 1
         self.control(content=SessionOpened(number=number, cwd="/w", real_cwd="/w", title=title))
@@ -219,7 +218,6 @@ class SessionLog:
     def run(self, prompt: str | None = "do it", route: Route | None = None, message_id: str | None = None) -> RunLog:
         """Open a run, with the user's message where there is one."""
         run = RunLog(self, route or Route(profile="p", provider="scripted", model="m"))
-        self.runs[run.run_id] = run
         if prompt is not None:
             run.user(prompt, message_id)
         return run
