@@ -383,3 +383,28 @@ def test_a_reused_number_is_not_ours() -> None:
     someone = ProcessIdentity(pid=own.pid, group=own.group, start_ticks=own.start_ticks + 1, boot_id=own.boot_id)
     assert related(someone) == []
     assert os.getpid() in {stat.pid for stat in related(own)}
+
+
+def test_a_closed_loop_starts_nothing(tmp_path: Path) -> None:
+    loop = IoLoop.start()
+    loop.close()
+    seen = Seen()
+    spec = ProcessSpec(argv=("touch", "mark"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    AsyncProcesses(loop).spawn(spec, seen)
+    assert seen.over.wait(PATIENCE_S)
+    assert seen.failure is not None
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_listener_that_fails_leaves_no_process(processes: AsyncProcesses, tmp_path: Path) -> None:
+    class Broken(Seen):
+        def waiting(self, process: ProcessIdentity) -> None:
+            self.identity = process
+            raise ValueError("a bug")
+
+    seen = Broken()
+    spec = ProcessSpec(argv=("touch", "mark"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    processes.spawn(spec, seen)
+    assert seen.wait() == ProcessEnd(cause="not_started")
+    assert seen.identity is not None
+    assert stat_of(seen.identity.pid) is None
