@@ -3,13 +3,11 @@
 Two hosts on two state roots live in one process; nothing here touches signals, global logging or other actors.
 """
 
-import os
 import random
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from platform import platform
 from shutil import which
 from threading import Event, Lock
@@ -44,6 +42,7 @@ from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root
+from maka.tools.leftovers import TempFiles
 from maka.tools.registry import builtin_tools
 
 ACTOR_STOP_TIMEOUT_S = 5.0
@@ -85,20 +84,6 @@ class Secrets:
 
     def __call__(self, text: str) -> str:
         return self._redact(text)
-
-
-class TempFiles:
-    """Removes temp files of a dead owner: only regular files, and only those of our own naming."""
-
-    def unlink_temp(self, path: str) -> bool:
-        name = os.path.basename(path)
-        if ".maka-" not in name or os.path.islink(path) or not os.path.isfile(path):
-            return False
-        try:
-            os.unlink(path)
-        except OSError:
-            return False
-        return True
 
 
 @dataclass(frozen=True)
@@ -193,7 +178,7 @@ def _ports(
         processes=processes,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
-            Path(cwd), config_dir=config.config_dir, date=date.today().isoformat(), platform=platform(terse=True)
+            cwd, config_dir=str(config.config_dir), date=date.today().isoformat(), platform=platform(terse=True)
         ),
         spawn=spawn,
         log=log,

@@ -15,6 +15,7 @@ from maka.contracts.actions import (
     ToolDispatch,
     UserQuestionRequest,
 )
+from maka.contracts.codec import hash_hex
 from maka.contracts.content import (
     BlobRef,
     Content,
@@ -34,7 +35,9 @@ from maka.contracts.events import Author, Committed, ModelVisibility, Refs, Role
 from maka.contracts.ids import CallId, EventId, InvocationId, MessageId, RunId, SessionId, TurnId
 
 HASH = "a" * 64
-BLOB = BlobRef(sha256=HASH, size_bytes=1)
+BLOB_BYTES = b"a stored value"
+BLOB = BlobRef(sha256=hash_hex(BLOB_BYTES), size_bytes=len(BLOB_BYTES))
+"""What openings name as prompt and tools: a store must be given these bytes first."""
 
 
 class Ids:

@@ -125,8 +125,9 @@ def _prepare(root: Path) -> None:
 
 def _tighten(path: Path) -> None:
     mode = path.lstat().st_mode
-    if not stat.S_ISLNK(mode) and mode & 0o077:
-        path.chmod(stat.S_IMODE(mode) & 0o700)
+    wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
+    if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) & ~wanted:
+        path.chmod(stat.S_IMODE(mode) & wanted)
 
 
 def _let_go_in_children(lock: RootLock) -> None:

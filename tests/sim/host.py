@@ -78,6 +78,7 @@ class SimHost:
         self.script = script
         self.window = window
         self.fatal: list[str] = []
+        self.provider_name = "sim"
         self._commands = 0
         self._seed = seed
         self._choose = choose
@@ -154,7 +155,7 @@ class SimHost:
             command_id=self._command(command_id),
             session_id=session_id,
             text=text,
-            profile="sim",
+            profile=self.provider_name,
             limits=limits or RunLimits(),
         )
         self.kernel.tell(SendMessage(command=command, reply=reply))
