@@ -120,11 +120,11 @@ class SimHost:
     def crash(self) -> None:
         """Lose everything but the committed bytes, then start again on them."""
         self.world.drop_all()
-        ids, now_s = self.world._ids, self.world.now_s
+        ids, now_s = self.world.ids, self.world.now_s
         state = self.store.snapshot()
         self.store = FaultyLedger(state, blobs=self.blobs)
         self.world = World(self.world.random.randrange(1 << 30), self._choose)
-        self.world._ids, self.world.now_s = ids, now_s
+        self.world.ids, self.world.now_s = ids, now_s
         self.start()
 
     def _provider(self, name: str) -> Provider:
