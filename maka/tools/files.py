@@ -17,10 +17,10 @@ from contextlib import suppress
 from msgspec import Struct
 
 from maka.contracts.ids import SessionId
+from maka.contracts.limits import FILES_REMEMBERED_MAX
 from maka.tools.boundary import PathError, Place, explain, opened, parent_of
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_WRITTEN_MAX = 4_096
 
 
 class Before(Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ def look(place: Place, bytes_max: int) -> Before:
     """Read a file that is to be changed. Raises PathError, also where it isn't writable or larger than `bytes_max`."""
     try:
         with parent_of(place) as folder, opened(place, folder) as (fd, info):
-            if not os.access(place.parts[-1], os.W_OK, dir_fd=folder, follow_symlinks=False):
+            if not os.access(place.parts[-1], os.W_OK, dir_fd=folder):
                 raise PathError(f"{place.shown} is read-only: ask the person, or change its mode first")
             if info.st_size > bytes_max:
                 raise PathError(f"{place.shown} has {info.st_size} bytes, which is more than {bytes_max}: too large")
@@ -136,7 +136,7 @@ class FileTurns:
         with self._lock:
             self._written[session, path] = sha256
             self._written.move_to_end((session, path))
-            if len(self._written) > _WRITTEN_MAX:
+            if len(self._written) > FILES_REMEMBERED_MAX:
                 self._written.popitem(last=False)
 
     def last_written(self, session: SessionId, path: str) -> str | None:

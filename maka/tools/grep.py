@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 
 from maka.contracts.actions import RecoveryMode
-from maka.contracts.limits import GREP_LINES_MAX, GREP_PER_FILE_MAX
+from maka.contracts.limits import GREP_COLUMNS_MAX, GREP_LINES_MAX, GREP_PER_FILE_MAX
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
 from maka.tools.boundary import PathError, Place
@@ -12,7 +12,6 @@ from maka.tools.glob_match import PatternError, checked, compiled
 from maka.tools.results import error, no_effect
 from maka.tools.search import Keep, Ripgrep, Search, search_root
 
-COLUMNS_MAX = 200
 SPEC = ToolSpec(
     name="Grep",
     description=(
@@ -72,7 +71,7 @@ class GrepTool:
             "--no-heading",
             "--null",
             f"--max-count={GREP_PER_FILE_MAX}",
-            f"--max-columns={COLUMNS_MAX}",
+            f"--max-columns={GREP_COLUMNS_MAX}",
             "--max-columns-preview",
             *only,
             f"--regexp={call.args['pattern']}",

@@ -8,15 +8,13 @@ gives the same answer.
 from collections.abc import Callable, Mapping
 
 from maka.contracts.content import Outcome
-from maka.contracts.limits import SEARCH_TIMEOUT_S
+from maka.contracts.limits import SEARCH_ERROR_BYTES_MAX, SEARCH_RECORD_BYTES_MAX, SEARCH_TIMEOUT_S
 from maka.contracts.tool_ports import ProcessEnd, Processes, ProcessSpec, ToolEnv, ToolListener, ToolResult
 from maka.tools.boundary import Place, locate
 from maka.tools.results import error, with_footer
 from maka.tools.spawned import SpawnedCall
 
 COMMON = ("--no-config", "--color=never", "--hidden", "--no-require-git", "--glob=!.git", "--sort=path")
-RECORD_BYTES_MAX = 64 << 10
-ERROR_BYTES_MAX = 16 << 10
 
 Keep = Callable[[str], str | None]
 """Makes a line of the answer of one record, or nothing."""
@@ -56,12 +54,12 @@ class Search:
 
     def _take(self, stream: str, data: bytes) -> None:
         if stream != "stdout":
-            self._errors = (self._errors + data)[-ERROR_BYTES_MAX:]
+            self._errors = (self._errors + data)[-SEARCH_ERROR_BYTES_MAX:]
             return
         if self._enough:
             return
         *records, self._rest = (self._rest + data).split(self._separator)
-        self._rest = self._rest[:RECORD_BYTES_MAX]
+        self._rest = self._rest[:SEARCH_RECORD_BYTES_MAX]
         for record in records:
             line = self._keep(record.decode("utf-8", "replace"))
             if line is None:

@@ -1,5 +1,6 @@
 """Real processes behind the port: the gate, the end of a group, what is left over after an owner's death."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,10 +14,13 @@ import pytest
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import SPAWNS_PER_TICK_MAX
 from maka.contracts.tool_ports import ProcessEnd, ProcessHandle, ProcessSpec
+from maka.edges import child_process
+from maka.edges.child_process import OutputPipe
 from maka.edges.io_loop import IoLoop
 from maka.edges.process_tree import boot_id, identity_of, is_alive, related, stat_of
 from maka.edges.processes import AsyncProcesses
 from maka.edges.spawn_gate import spawn_gated
+from tests.tools.harness import nap, running
 
 PATIENCE_S = 20.0
 PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -107,20 +111,6 @@ def start(processes: AsyncProcesses, tmp_path: Path) -> Start:
 def handle_of(seen: Seen) -> ProcessHandle:
     assert seen.handle is not None
     return seen.handle
-
-
-def running(marker: str) -> list[int]:
-    """The pids whose command line holds a marker."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if marker.encode() in words and int(entry.name) != os.getpid():
-                found.append(int(entry.name))
-    return found
 
 
 def test_output_and_exit_code_arrive(start: Start) -> None:
@@ -256,20 +246,20 @@ def test_h86_silent_commands(start: Start, script: str, end: ProcessEnd) -> None
 @pytest.mark.parametrize(
     "script",
     [
-        "sleep 3491 & echo done",
-        "(while :; do echo t; sleep 0.1; done) & sleep 3491 & echo done",
-        "sleep 3491 >/dev/null 2>&1 & echo done",
-        "trap '' TERM; (trap '' TERM; while :; do sleep 3491; done) & echo done",
-        "setsid sleep 3491 & echo done",
-        "set -m; sleep 3491 & echo done",
+        "NAP & echo done",
+        "(while :; do echo t; sleep 0.1; done) & NAP & echo done",
+        "NAP >/dev/null 2>&1 & echo done",
+        "trap '' TERM; (trap '' TERM; while :; do NAP; done) & echo done",
+        "setsid NAP & echo done",
+        "set -m; NAP & echo done",
     ],
     ids=["keeps the pipe", "talks on", "closed the pipe", "ignores TERM", "left the session", "left the group"],
 )
 def test_h49_background_child_is_ended_with_its_call(start: Start, script: str) -> None:
-    seen = start(script)
+    seen = start(script.replace("NAP", nap(3491)))
     assert seen.wait() == ProcessEnd(cause="exited", exit_code=0)
     assert "done" in seen.text()
-    assert running("sleep\x003491") == []
+    assert running(nap(3491)) == []
 
 
 def test_a_late_writer_of_a_pipeline_is_heard(start: Start) -> None:
@@ -281,11 +271,11 @@ def test_a_late_writer_of_a_pipeline_is_heard(start: Start) -> None:
 @pytest.mark.parametrize("how", ["stop", "timeout"])
 @pytest.mark.parametrize(
     "script",
-    ["sh -c 'sleep 3501 & sleep 3502; wait'", "setsid sleep 3501 & sleep 3502", "trap '' TERM; sleep 3501; sleep 3502"],
+    ["sh -c 'NAP & NAP; wait'", "setsid NAP & NAP", "trap '' TERM; NAP; NAP"],
     ids=["group", "left the session", "ignores TERM"],
 )
 def test_h50_children_do_not_survive(start: Start, how: str, script: str) -> None:
-    seen = start(f"echo begun; {script}", timeout_s=0.5 if how == "timeout" else PATIENCE_S)
+    seen = start("echo begun; " + script.replace("NAP", nap(3501)), timeout_s=0.5 if how == "timeout" else PATIENCE_S)
     assert seen.spoke.wait(PATIENCE_S)
     if how == "stop":
         handle_of(seen).cancel()
@@ -293,7 +283,7 @@ def test_h50_children_do_not_survive(start: Start, how: str, script: str) -> Non
     assert end.cause == ("cancelled" if how == "stop" else "timeout")
     assert end.survivors == ()
     assert seen.text() == "begun\n"
-    assert running("sleep\x00350") == []
+    assert running(nap(3501)) == []
 
 
 def test_h51_output_is_handed_on_and_never_kept(start: Start) -> None:
@@ -319,23 +309,40 @@ def test_h52_input_is_closed(start: Start, script: str) -> None:
     assert seen.wait().cause == "exited"
 
 
-def test_a_chatty_child_is_merged(start: Start) -> None:
-    seen = start("for i in $(seq 300); do echo $i; done", env=PATH)
-    seen.wait()
-    assert seen.text().split() == [str(number) for number in range(1, 301)]
-    assert len(seen.outputs) < 100
+def test_a_chatty_child_is_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a small piece the pipe rests; what comes meanwhile is one piece. The rest is endless here."""
+    monkeypatch.setattr(child_process, "DELTA_MERGE_S", 3600.0)
+
+    async def talk() -> list[bytes]:
+        told: asyncio.Queue[bytes] = asyncio.Queue()
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        pipe = OutputPipe(read, told.put_nowait, asyncio.Event())
+        os.write(write, b"1")
+        pieces = [await told.get()]
+        for word in (b"2", b"3", b"4"):
+            os.write(write, word)
+            await asyncio.sleep(0)
+        assert told.empty()
+        pipe.hurry()
+        pieces.append(await told.get())
+        os.close(write)
+        pipe.close()
+        return pieces
+
+    assert asyncio.run(talk()) == [b"1", b"234"]
 
 
 def test_closing_the_loop_leaves_no_process(tmp_path: Path) -> None:
     loop = IoLoop.start()
     seen = Seen()
-    spec = ProcessSpec(argv=("bash", "-c", "echo on; sleep 3511"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    spec = ProcessSpec(argv=("bash", "-c", f"echo on; {nap(3511)}"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
     seen.handle = AsyncProcesses(loop).spawn(spec, seen)
     seen.handle_known.set()
     assert seen.spoke.wait(PATIENCE_S)
     loop.close()
     assert seen.wait() == ProcessEnd(cause="unknown")
-    assert running("sleep\x003511") == []
+    assert running(nap(3511)) == []
 
 
 def test_many_spawns_take_turns(start: Start) -> None:
@@ -383,3 +390,28 @@ def test_a_reused_number_is_not_ours() -> None:
     someone = ProcessIdentity(pid=own.pid, group=own.group, start_ticks=own.start_ticks + 1, boot_id=own.boot_id)
     assert related(someone) == []
     assert os.getpid() in {stat.pid for stat in related(own)}
+
+
+def test_a_closed_loop_starts_nothing(tmp_path: Path) -> None:
+    loop = IoLoop.start()
+    loop.close()
+    seen = Seen()
+    spec = ProcessSpec(argv=("touch", "mark"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    AsyncProcesses(loop).spawn(spec, seen)
+    assert seen.over.wait(PATIENCE_S)
+    assert seen.failure is not None
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_listener_that_fails_leaves_no_process(processes: AsyncProcesses, tmp_path: Path) -> None:
+    class Broken(Seen):
+        def waiting(self, process: ProcessIdentity) -> None:
+            self.identity = process
+            raise ValueError("a bug")
+
+    seen = Broken()
+    spec = ProcessSpec(argv=("touch", "mark"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    processes.spawn(spec, seen)
+    assert seen.wait() == ProcessEnd(cause="not_started")
+    assert seen.identity is not None
+    assert stat_of(seen.identity.pid) is None

@@ -1,5 +1,6 @@
 """Runs a tool as the runtime does: one listener for its facts, an event for its end."""
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -107,3 +108,22 @@ class Bench:
         if result.seen is not None:
             self.seen[result.seen.path] = result.seen.sha256
         return result
+
+
+def nap(seconds: int) -> str:
+    """A command that sleeps for long, and that no other run of these tests uses at the same time."""
+    return f"sleep {seconds}.{os.getpid()}"
+
+
+def running(command: str) -> list[int]:
+    """The pids whose command line is exactly this."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if words == command.replace(" ", "\0").encode() + b"\0":
+                found.append(int(entry.name))
+    return found

@@ -19,9 +19,8 @@ from maka.contracts.limits import (
 from maka.edges.processes import AsyncProcesses
 from maka.tools.output import SUPPRESSED
 from maka.tools.registry import builtin_tools
-from tests.edges.test_processes import running
 from tests.tools.conftest import CHILD_ENV
-from tests.tools.harness import Bench, Recorder
+from tests.tools.harness import Bench, Recorder, nap, running
 
 
 def test_a_command_is_named_before_it_runs(bench: Bench, workspace: Path) -> None:
@@ -62,29 +61,29 @@ def test_h44_nul_in_a_command_is_an_error_result(bench: Bench) -> None:
     assert recorder.facts == []
 
 
-@pytest.mark.parametrize("command", ["sleep 3601 & echo done", "(while :; do echo t; sleep 0.2; done) & echo done"])
+@pytest.mark.parametrize("command", ["NAP & echo done", "(while :; do echo t; NAP; done) & echo done"])
 def test_h49_background_child_is_ended_with_its_call(bench: Bench, command: str) -> None:
-    result = bench.run("Bash", command=command)
+    result = bench.run("Bash", command=command.replace("NAP", nap(3601)))
     assert result.outcome is Outcome.OK
     assert "done" in result.text
-    assert running("sleep\x003601") == []
+    assert running(nap(3601)) == []
 
 
 def test_h50_stop_ends_the_group_and_keeps_the_output(bench: Bench) -> None:
-    recorder = bench.begin("Bash", command="echo part; sh -c 'sleep 3611 & sleep 3612; wait'")
+    recorder = bench.begin("Bash", command=f"echo part; sh -c '{nap(3611)} & {nap(3611)}; wait'")
     assert recorder.spoke.wait(20)
     recorder.cancel()
     result = recorder.wait()
     assert result.outcome is Outcome.ABORTED
     assert result.text.startswith("part\n[stopped")
-    assert running("sleep\x00361") == []
+    assert running(nap(3611)) == []
 
 
 def test_h50_timeout_ends_the_group_and_keeps_the_output(bench: Bench) -> None:
-    result = bench.run("Bash", command="echo part; sh -c 'sleep 3621 & sleep 3622; wait'", timeout_ms=500)
+    result = bench.run("Bash", command=f"echo part; sh -c '{nap(3621)} & {nap(3621)}; wait'", timeout_ms=500)
     assert result.outcome is Outcome.TIMEOUT
     assert result.text.startswith("part\n[timed out after 0.5 s")
-    assert running("sleep\x00362") == []
+    assert running(nap(3621)) == []
 
 
 def test_h51_large_output_is_bounded(bench: Bench) -> None:
