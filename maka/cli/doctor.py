@@ -64,6 +64,7 @@ def _store(config: "Config") -> "list[Check]":
     from maka.app import open_reader
     from maka.cli.output import one_line
     from maka.cli.provider_check import Check, Verdict
+    from maka.cli.words import counted
     from maka.contracts.limits import FREE_BYTES_MIN
     from maka.storage.root import has_store
 
@@ -72,7 +73,8 @@ def _store(config: "Config") -> "list[Check]":
         return [_ok("state root", f"{root} (made by the first run)")]
     try:
         reader = open_reader(config)
-        state = f"{root}: {len(reader.header_bytes())} sessions, {reader.head().position} facts"
+        sessions, facts = len(reader.header_bytes()), reader.head().position
+        state = f"{root}: {counted(sessions, 'session')}, {counted(facts, 'fact')}"
     except LedgerError as error:
         return [Check(name="state root", verdict=Verdict.FAILED, detail=one_line(str(error), 500))]
     free = shutil.disk_usage(root).free

@@ -5,7 +5,7 @@ from typing import Protocol, Self
 
 from maka.cli.interrupts import Interrupts
 from maka.contracts.commands import MessageAccepted
-from maka.contracts.errors import ExitCode, FoldError
+from maka.contracts.errors import ExitCode, FoldError, LedgerFailedError
 from maka.contracts.ids import MessageId, RunId, SessionId
 from maka.contracts.ports import LedgerReader
 from maka.contracts.session_events import Abort, Complete, RunEnded, RunStarted, SessionEvent
@@ -46,14 +46,21 @@ class Unfinished(Exception):
 class Follower:
     """Follows one run; used by one thread.
 
-    `subscribe` opens a subscription after a position. It is called before the message is sent, and again whenever
-    events came faster than they could be shown: what is durable comes again, so nothing of the record is missed.
+    `failed` says whether the ledger has. `subscribe` opens a subscription after a position. It is called before the
+    message is sent, and again whenever events came faster than they could be shown: what is durable comes again, so
+    nothing of the record is missed.
     """
 
     def __init__(
-        self, subscribe: Callable[[int], Events], reader: LedgerReader, view: View, interrupts: Interrupts
+        self,
+        subscribe: Callable[[int], Events],
+        failed: Callable[[], bool],
+        reader: LedgerReader,
+        view: View,
+        interrupts: Interrupts,
     ) -> None:
         self._subscribe = subscribe
+        self._failed = failed
         self._reader = reader
         self._view = view
         self._interrupts = interrupts
@@ -76,6 +83,7 @@ class Follower:
                         event = events.get(POLL_S)
                         _check_stop(self._interrupts, taken=run_id is not None)
                         if event is None:
+                            self._check_ledger()
                             continue
                         position = event.position or position
                         run_id = run_id or self._taker(event, accepted.message_id)
@@ -83,6 +91,11 @@ class Follower:
                             return record_of(self._reader, event.session_id, position)
                 except SubscriptionLostError:
                     continue
+
+    def _check_ledger(self) -> None:
+        # Nothing more will come: nobody is answered once a commit's outcome is unknown.
+        if self._failed():
+            raise LedgerFailedError("The ledger failed at a commit; start again to see what is durable.")
 
     def _show(self, event: SessionEvent, run_id: RunId | None) -> bool:
         """Show an event of the session or of our run; say whether it ended our run."""

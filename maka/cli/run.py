@@ -132,7 +132,8 @@ def _follow(
         return host.manager.subscribe(target.session_id, after_position=after_position)
 
     try:
-        ended = Follower(subscribe, host.reader, view, interrupts).follow(send, target.position)
+        follower = Follower(subscribe, host.failed.is_set, host.reader, view, interrupts)
+        ended = follower.follow(send, target.position)
     except Unfinished as error:
         _print_receipt(interrupts)
         note(f"maka: {error}")

@@ -11,7 +11,7 @@ from maka.contracts.commands import StopReceipt
 from maka.contracts.errors import FailureClass
 from maka.contracts.session_events import ProviderRetry, RunEnded, Usage
 
-_TELLING = ("command", "file_path", "path", "pattern", "url", "query", "name")
+_TELLING = ("command", "file_path", "path", "url", "query", "name")
 _ADVICE = {
     FailureClass.AUTH: "check the profile's key: maka doctor",
     FailureClass.BILLING: "the provider wants to be paid: see its console",
@@ -61,6 +61,9 @@ def tokens(usage: Usage) -> str:
 
 def brief_args(args: dict[str, Any], chars_max: int = 100) -> str:
     """Return the telling argument of a tool call, or all of them, on one line."""
+    pattern, path = args.get("pattern"), args.get("path")
+    if isinstance(pattern, str):
+        return one_line(f"{pattern} in {path}" if isinstance(path, str) else pattern, chars_max)
     for name in _TELLING:
         if isinstance(value := args.get(name), str):
             return one_line(value, chars_max)

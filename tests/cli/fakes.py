@@ -1,6 +1,7 @@
 """A host in memory, for tests of what is shown: a reader over a scripted log, and scripted events."""
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType, TracebackType
 from typing import Self
@@ -135,6 +136,7 @@ class FakeHost:
         self.reader = reader
         self.manager = manager
         self.closed = 0
+        self.failed = threading.Event()
 
     def __enter__(self) -> Self:
         return self

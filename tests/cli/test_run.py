@@ -30,6 +30,7 @@ from maka.contracts.session_events import (
 from maka.session_manager import SubscriptionLostError
 from tests.cli.builders import LogBuilder, whole_log
 from tests.cli.conftest import Cli
+from tests.cli.fakes import FakeSubscription
 from tests.cli.scenes import MODEL, scene
 
 
@@ -273,3 +274,17 @@ def test_a_session_stays_in_its_folder(cli: Cli, monkeypatch: pytest.MonkeyPatch
     code, out, err = cli("run", *MODEL, "--session", "12", "--cwd", str(surroundings), "more")
     assert (code, out, manager.sent) == (2, "", [])
     assert "works in /project" in err
+
+
+def test_a_ledger_that_failed_ends_the_command(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, run, _ = whole_log()
+    events: list[SessionEvent | Callable[[], None]] = []
+    host, _ = scene(monkeypatch, log, events, run=run)
+
+    def fail(self: FakeSubscription, timeout_s: float) -> None:
+        host.failed.set()
+
+    monkeypatch.setattr(FakeSubscription, "get", fail)
+    code, out, err = cli("run", *MODEL, "mend")
+    assert (code, out) == (75, "")
+    assert "what is durable" in err

@@ -2,6 +2,7 @@
 
 import pytest
 
+from maka.cli import words
 from maka.cli.timeline import LIVE_LINES_MAX, LIVE_TAIL_LINES, RESULT_LINES_MAX, Timeline
 from maka.contracts.ids import CallId, EventId, RunId, SessionId
 from maka.contracts.session_events import (
@@ -187,3 +188,18 @@ def test_the_ending_says_what_was_done_and_what_to_do(capsys: pytest.CaptureFixt
     assert "1 min 5 s · 1 step · 1 tool call · 1,200 tokens in, 34 out" in text
     assert "files changed: a.py, /elsewhere/b" in text
     assert "wrong key. check the profile's key: maka doctor." in text
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"command": "make\ntest"}, "make test"),
+        ({"path": "a.py", "old_string": "x"}, "a.py"),
+        ({"pattern": "def x", "path": "src"}, "def x in src"),
+        ({"pattern": "*.py"}, "*.py"),
+        ({"depth": 2}, '{"depth":2}'),
+        ({}, ""),
+    ],
+)
+def test_a_calls_telling_argument(args: dict[str, object], expected: str) -> None:
+    assert words.brief_args(args) == expected
