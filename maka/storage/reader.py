@@ -26,6 +26,8 @@ from maka.storage.environment import (
     snapshot_of,
 )
 from maka.storage.keys import (
+    EVENT_KEY_BYTES,
+    ID_BYTES,
     command_key,
     event_key,
     number,
@@ -129,13 +131,17 @@ class LmdbReader:
             value = self._get(self.databases.commands, command_key(scope, command_id))
         except (InvalidIdError, lmdb.BadValsizeError):
             return None
-        return unpack_command(value) if value is not None else None
+        try:
+            return unpack_command(value) if value is not None else None
+        except CodecError as error:
+            raise LedgerDamagedError(f"command {command_id}: {error}") from None
 
     def open_work(self) -> list[OpenWork]:
-        return sorted(
-            (unpack_open(key, value) for key, value in self._all(self.databases.open_work)),
-            key=lambda work: work.position,
-        )
+        rows = self._all(self.databases.open_work)
+        try:
+            return sorted((unpack_open(key, value) for key, value in rows), key=lambda work: work.position)
+        except CodecError as error:
+            raise LedgerDamagedError(str(error)) from None
 
     def header_bytes(self) -> list[bytes]:
         return [value for _, value in self._all(self.databases.session_headers)]
@@ -166,6 +172,8 @@ class LmdbReader:
 
     def session_of(self, invocation: bytes) -> SessionId | None:
         """Return the session of an invocation, for naming damage; None where that is lost as well."""
+        if len(invocation) != ID_BYTES:
+            return None
         value = self._get(self.databases.tails, invocation)
         if value is not None:
             try:
@@ -187,7 +195,7 @@ class LmdbReader:
 
     def _row_at(self, snapshot: Snapshot, position: bytes) -> tuple[int, bytes, bytes | None]:
         key = snapshot.get(position, db=self.databases.stream)
-        value = snapshot.get(key, db=self.databases.events) if key else None
+        value = snapshot.get(key, db=self.databases.events) if key and len(key) == EVENT_KEY_BYTES else None
         return int.from_bytes(position, "big"), key or b"", value
 
     def _fact_at(self, row: tuple[int, bytes, bytes | None], session_id: SessionId | None) -> Committed:

@@ -314,3 +314,34 @@ def test_the_cache_starts_anew_when_it_is_full(disk: DiskBench, monkeypatch: pyt
     for facts in worlds:
         assert isinstance(one(store, append((2, [facts.text()]))), Appended)
     assert verify(store.reader).ok
+
+
+COMMITTER = """
+import sys
+from pathlib import Path
+from maka.storage.ledger import LmdbLedger
+from maka.storage.root import acquire_root
+from tests.storage.facts import Facts, append, begun
+lock = acquire_root(Path(sys.argv[1]))
+store = LmdbLedger.open(Path(sys.argv[1]))
+facts = begun(store)
+for seq in range(2, 100_000):
+    (result,) = store.commit([append((seq, [facts.text("x" * 500)]))])
+    print(result.places[-1][0], flush=True)
+"""
+
+
+def test_h37_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", COMMITTER, str(tmp_path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    acknowledged = [int(child.stdout.readline()) for _ in range(50)][-1]
+    child.kill()
+    rest, _ = child.communicate()
+    acknowledged = max([acknowledged, *map(int, rest.split(b"\n")[:-1])])
+    acquire_root(tmp_path).close()
+    store = LmdbLedger.open(tmp_path)
+    head = store.head()
+    assert head.position in (acknowledged, acknowledged + 1)
+    assert [item.position for item in store.read_positions()] == list(range(1, head.position + 1))
+    assert verify(store.reader).ok
+    store.close()
