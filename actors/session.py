@@ -115,6 +115,8 @@ class SessionActor(MakaActor[ToSession]):
         self._go_on()
 
     def cleanup(self) -> None:
+        if self._run is not None:
+            self._run[1].stop()  # it has no owner any more; whoever loads the session closes it
         waiting = [message.reply for message in self._stash if not isinstance(message, RunFinished)]
         if self._pending is not None and self._pending.reply is not None:
             waiting.append(self._pending.reply)

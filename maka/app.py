@@ -127,6 +127,9 @@ def open_host(config: Config) -> Host:
     with ExitStack() as stack:
         lock = acquire_root(config.state_root)
         stack.callback(lock.close)
+        # Before anything else is made here: a root that holds a file but no store isn't taken for ours.
+        store = LmdbLedger.open(config.state_root)
+        stack.callback(store.close)
         secrets = Secrets()
         sink = LogFile.open(config.state_root / "maka.log")
         stack.callback(sink.close)
@@ -136,7 +139,6 @@ def open_host(config: Config) -> Host:
         timers = ThreadTimers.start()
         stack.callback(timers.close)
         failed = Event()
-        store = LmdbLedger.open(config.state_root)
         ledger = _start_ledger(stack, log, store, timers, failed)
         ports = _ports(config, log, io, timers, store, Providers(config.profiles, io, secrets))
         feed: Address[ToFeed] = _start(stack, ProjectionActor, log, None, store)
@@ -144,7 +146,7 @@ def open_host(config: Config) -> Host:
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, None, ledger, feed)
         recovered = _recover(kernel)
         stack.callback(_shut_down, kernel, failed, log)
-        manager = SessionManager(kernel, feed, ports.ids)
+        manager = SessionManager(kernel, feed, ports.ids, failed=failed.is_set)
         return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
 
 
