@@ -52,7 +52,7 @@ def normal(lines: list[dict[str, Any]], machine: Machine) -> list[dict[str, Any]
                 inner = cast("dict[str, Any]", value)
                 return {inside: clean(inside, item) for inside, item in inner.items()}
             case list():
-                return [clean(key, item) for item in cast("list[Any]", value)]
+                return [clean(key, item) for item in cast("list[object]", value)]
             case str():
                 named = SHA256.sub("<sha256>", ID.sub(name, value))
                 return named.replace(str(machine.workspace.resolve()), "<workspace>")
