@@ -37,7 +37,17 @@ from maka.contracts.limits import (
     LEDGER_RETRY_FIRST_S,
     LEDGER_RETRY_MAX_S,
 )
-from maka.contracts.ports import Append, Appended, AppendResult, Clock, Group, LedgerStore, PutPartial, Timers
+from maka.contracts.ports import (
+    Append,
+    Appended,
+    AppendResult,
+    BlobWriter,
+    Clock,
+    Group,
+    LedgerStore,
+    PutPartial,
+    Timers,
+)
 from projections import recovery_verdict
 
 FULL = Refusal(
@@ -54,6 +64,7 @@ class LedgerActor(MakaActor[ToLedger]):
         log: Log,
         parent: Parent | None,
         store: LedgerStore,
+        blobs: BlobWriter,
         clock: Clock,
         timers: Timers,
         ids: IdSource,
@@ -61,6 +72,7 @@ class LedgerActor(MakaActor[ToLedger]):
     ) -> None:
         super().__init__(log, parent)
         self._store = store
+        self._blobs = blobs
         self._clock = clock
         self._timers = timers
         self._ids = ids
@@ -74,6 +86,7 @@ class LedgerActor(MakaActor[ToLedger]):
         self._full = False
         self._retry_s = LEDGER_RETRY_FIRST_S
         self._refused: set[Address[Any]] = set()
+        self._unclosed: list[CloseRun] = []
 
     def receive(self, message: ToLedger) -> None:
         match message:
@@ -196,12 +209,18 @@ class LedgerActor(MakaActor[ToLedger]):
         refused, self._refused = self._refused, set()
         for address in refused:
             address.tell(LedgerUp())
+        unclosed, self._unclosed = self._unclosed, []
+        for message in unclosed:
+            self._close_run(message)
 
     def _close_run(self, message: CloseRun) -> None:
         verdict = self._decide_close(message)
+        if verdict is None:
+            self._unclosed.append(message)  # answered when there is room again
+            return
         message.to.tell(RunClosed(session_id=message.session_id, invocation_id=message.invocation_id, verdict=verdict))
 
-    def _decide_close(self, message: CloseRun) -> str:
+    def _decide_close(self, message: CloseRun) -> str | None:
         try:
             events = recovery.read_run(self._store, message.invocation_id)
         except LedgerDamagedError as error:
@@ -214,12 +233,14 @@ class LedgerActor(MakaActor[ToLedger]):
         if not verdict.events:
             return verdict.name
         group = Group(message.invocation_id, events[-1].seq, drafts(verdict.events))
-        append = Append(groups=(group,), blobs=verdict.blobs, settlement=True)
         try:
+            inline = (self._blobs.put(data)[1] for data in verdict.blobs)
+            blobs = tuple(data for data in inline if data is not None)
+            append = Append(groups=(group,), blobs=blobs, settlement=True)
             results = self._commit([append], [])
         except LedgerFullError as error:
             self._close_door(str(error))
-            return "ledger_full"
+            return None
         assert isinstance(results[0], Appended), f"a verdict was refused: {results[0]}"
         self._publish([append], results)
         return verdict.name

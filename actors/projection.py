@@ -29,7 +29,7 @@ class Reader:
     def __init__(self, session_id: SessionId, sink: Sink) -> None:
         self.session_id = session_id
         self.sink = sink
-        self.state: session_stream.StreamState | None = None
+        self.state = session_stream.StreamState()
         self.position = 0
 
 
@@ -81,8 +81,6 @@ class ProjectionActor(MakaActor[ToFeed]):
             self._put(reader, self._fold_frame(reader, frame))
 
     def _fold_frame(self, reader: Reader, frame: Frame) -> tuple[SessionEvent, ...]:
-        if reader.state is None:
-            return ()
         reader.state, events = session_stream.on_frame(reader.state, frame)
         return events
 

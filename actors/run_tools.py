@@ -23,7 +23,6 @@ from maka.contracts.content import FunctionCall, Outcome
 from maka.contracts.errors import FailureClass
 from maka.contracts.events import Committed, RuntimeEvent
 from maka.contracts.ids import CallId
-from maka.contracts.limits import BAD_TOOL_ROUNDS_MAX
 from maka.contracts.tool_ports import ToolCall, ToolEnv
 from projections import model_history
 from projections.model_history import History
@@ -50,9 +49,8 @@ def step_stored(d: Deciding, events: tuple[RuntimeEvent, ...]) -> None:
             answer = ToolAnswer(outcome=Outcome.REFUSED, text=verdict.text)
             work.append(Work(call_id=call_id, name=content.name, step=d.state.step, args=None, answer=answer))
             facts.append(_response(d, work[-1], answer))
-    admitted = any(item.args is not None for item in work)
-    d.set(bad_rounds=0 if admitted else d.state.bad_rounds + 1)
-    request = None if admitted else _next_request(d, facts)
+    d.set(bad_rounds=tool_gate.bad_rounds(d.state.bad_rounds, verdicts))
+    request = _next_request(d, facts) if d.state.bad_rounds else None
     append(d, Purpose.DISPATCH, tuple(facts), work=tuple(work), request=request)
 
 
@@ -171,7 +169,7 @@ def _limit(d: Deciding) -> Ending | None:
     if limits.steps_max is not None and d.state.step >= limits.steps_max:
         message = f"the step limit of {limits.steps_max} was reached with tools still wanted; send “continue” to go on"
         return failure(FailureClass.TOOL_STEP_CAP_REACHED.value, message)
-    if d.state.bad_rounds >= BAD_TOOL_ROUNDS_MAX:
+    if tool_gate.must_fail(d.state.bad_rounds):
         message = f"the model made only calls that can't run, {d.state.bad_rounds} steps in a row; rephrase the task"
         return failure(FailureClass.INVALID_TOOL_CALLS.value, message)
     return None

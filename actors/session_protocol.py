@@ -161,43 +161,25 @@ def open_run(
     A prompt that can't fit the window is refused; one that was queued is durable already, so its run is opened and
     ended in the same append.
     """
-    header, kit = admission.header, admission.kit
     run_id = ids()
     who = Who(
-        session_id=header.session_id, invocation_id=InvocationId(run_id), run_id=RunId(run_id), turn_id=TurnId(ids())
+        session_id=admission.header.session_id,
+        invocation_id=InvocationId(run_id),
+        run_id=RunId(run_id),
+        turn_id=TurnId(ids()),
     )
-    cause = None if key is None else _cause(key)
-    configuration = RunConfiguration(
-        cwd=header.cwd,
-        boundary_revision=header.boundary_revision,
-        limits=admission.limits,
-        prompt=admission.prompt,
-        tools=admission.tools,
-        history_position=admission.history.position,
-        context_window=kit.context_window,
-    )
-    opened = InvocationOpened(route=kit.route, configuration=configuration)
-    now_ms = admission.now_ms
+    cause, now_ms = None if key is None else _cause(key), admission.now_ms
     events = [
-        mapper.opened(who, At(ids(), now_ms), opened, cause),
+        mapper.opened(who, At(ids(), now_ms), _opened(admission), cause),
         mapper.user_text(who, At(ids(), now_ms), text, message_id=message_id, cause=cause),
     ]
-    built = build(
-        kit,
-        _ahead(admission.history, events),
-        Wanted(step=1, attempt=1, history_seq=2),
-        raise_through=admission.history.position,
-    )
+    wanted, position = Wanted(step=1, attempt=1, history_seq=2), admission.history.position
+    built = build(admission.kit, _ahead(admission.history, events), wanted, raise_through=position)
     plan: Plan | None = None
     if isinstance(built, Built):
         events.append(mapper.model_request(who, At(ids(), now_ms), built.action, cause))
-        plan = Plan(
-            who=who,
-            cwd=header.real_cwd,
-            limits=admission.limits,
-            started_s=admission.now_s,
-            body=built.body,
-        )
+        cwd, limits = admission.header.real_cwd, admission.limits
+        plan = Plan(who=who, cwd=cwd, limits=limits, started_s=admission.now_s, body=built.body)
     elif message_id is None:
         return invalid("the prompt doesn't fit the model's window; shorten it or use a larger window")
     else:
@@ -205,6 +187,19 @@ def open_run(
         events += _ended_at_once(who, built, ids, now_ms)
     append = Append(groups=(Group(who.invocation_id, 0, drafts(events)),), command=key)
     return Opening(who=who, events=tuple(events), append=append, plan=plan, message_id=message_id)
+
+
+def _opened(admission: Admission) -> InvocationOpened:
+    configuration = RunConfiguration(
+        cwd=admission.header.cwd,
+        boundary_revision=admission.header.boundary_revision,
+        limits=admission.limits,
+        prompt=admission.prompt,
+        tools=admission.tools,
+        history_position=admission.history.position,
+        context_window=admission.kit.context_window,
+    )
+    return InvocationOpened(route=admission.kit.route, configuration=configuration)
 
 
 def _ahead(history: History, events: list[RuntimeEvent]) -> History:

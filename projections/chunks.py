@@ -14,7 +14,7 @@ T = TypeVar("T")
 CHUNK = 32
 
 
-class Chunks(Struct, Generic[T], frozen=True):
+class Chunks(Struct, Generic[T], frozen=True, gc=False):
     """A sequence in order: full chunks (themselves such a sequence), then a tail shorter than a chunk."""
 
     tail: tuple[T, ...] = ()

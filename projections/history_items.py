@@ -20,7 +20,7 @@ _JOIN = "\n\n"
 _NO_OUTPUT = "(no output)"
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class Call(Struct, frozen=True, gc=False, kw_only=True):
     """A tool call. `arguments` is JSON text of an object; `result` is None while the call is open."""
 
     call_id: CallId
@@ -30,7 +30,7 @@ class Call(Struct, frozen=True, kw_only=True):
     result: str | None = None
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class Step(Struct, frozen=True, gc=False, kw_only=True):
     """One answer of the model. `position` is that of its newest fact."""
 
     position: int
@@ -39,7 +39,7 @@ class Step(Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...] = ()
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class Said(Struct, frozen=True, gc=False, kw_only=True):
     """Words in the user's lane: a person's, or a note of the window about what it left out."""
 
     position: int
@@ -49,7 +49,7 @@ class Said(Struct, frozen=True, kw_only=True):
 Item = Said | Step
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class Turn(Struct, frozen=True, gc=False, kw_only=True):
     """One run, as the model took part in it. `position` is that of its opening."""
 
     run_id: RunId

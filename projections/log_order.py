@@ -13,8 +13,11 @@ from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed, RuntimeEvent, is_terminal
 from maka.contracts.ids import InvocationId, SessionId
 
+# A union would be built anew at each check.
+_OPENINGS = (InvocationOpened, SessionOpened)
 
-class LogOrder(Struct, frozen=True):
+
+class LogOrder(Struct, frozen=True, gc=False):
     """Where a session's log is: its last position, and the last seq of its control stream and of each open run."""
 
     session_id: SessionId
@@ -26,6 +29,8 @@ def advance(order: LogOrder | None, item: Committed) -> LogOrder:
     """Take in the place of one fact; raises FoldError where it can't follow what came before."""
     event, invocation_id = item.event, item.event.invocation_id
     if order is None:
+        if event.run_id is not None:
+            raise FoldError(f"position {item.position}: a session begins with its own opening, not with a run")
         order = LogOrder(event.session_id, 0, {})
     if event.session_id != order.session_id:
         raise FoldError(f"position {item.position} belongs to session {event.session_id}, not {order.session_id}")
@@ -38,7 +43,7 @@ def advance(order: LogOrder | None, item: Committed) -> LogOrder:
         raise FoldError(f"position {item.position}: seq {item.seq} of {invocation_id} doesn't follow {last}")
     elif is_opening(event):
         raise FoldError(f"position {item.position}: {invocation_id} is open already")
-    if is_terminal(event):
+    if event.status is not None and is_terminal(event):
         if event.run_id is None:
             raise FoldError(f"position {item.position}: a control stream has no terminal")
         return LogOrder(order.session_id, item.position, {k: v for k, v in order.seqs.items() if k != invocation_id})
@@ -47,7 +52,7 @@ def advance(order: LogOrder | None, item: Committed) -> LogOrder:
 
 def is_opening(event: RuntimeEvent) -> bool:
     """Say whether the fact opens a run or a session."""
-    return isinstance(event.content, InvocationOpened | SessionOpened)
+    return isinstance(event.content, _OPENINGS)
 
 
 def check_opening(item: Committed) -> None:

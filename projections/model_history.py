@@ -15,22 +15,23 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from maka.contracts.actions import Actions
 from maka.contracts.content import FunctionCall, FunctionResponse, InvocationOpened, Route, Text, Thinking
 from maka.contracts.errors import FoldError
-from maka.contracts.events import Committed, RuntimeEvent, is_terminal
+from maka.contracts.events import Committed, is_terminal
 from maka.contracts.ids import CallId, InvocationId, RunId, SessionId
 from maka.contracts.model_ports import ChatMessage
 from projections.chunks import Chunks
 from projections.history_items import Turn, arguments_text, build, is_request, is_visible
 from projections.history_messages import Messages, carried
 from projections.log_order import LogOrder, advance
-from projections.window import Estimate, Window, abridge, budget_chars, estimate_tokens, raised, should_raise
+from projections.window import Estimate, Window, abridge
 
 PROJECTOR_VERSION = 1
 """Recorded with each request: which rules made its messages."""
 
 
-class OpenTurn(Struct, frozen=True, kw_only=True):
+class OpenTurn(Struct, frozen=True, gc=False, kw_only=True):
     """A run without a terminal: its visible facts and requests. `calls` maps open calls to their visibility."""
 
     run_id: RunId
@@ -44,18 +45,17 @@ class OpenTurn(Struct, frozen=True, kw_only=True):
         return Turn(run_id=self.run_id, position=self.position, route=self.route, items=build(self.facts))
 
 
-class History(Struct, frozen=True, kw_only=True):
+class History(Struct, frozen=True, gc=False, kw_only=True):
     """A session's history as of a position.
 
-    `seen_position` is that of the newest visible fact. `window` is the newest request's and never goes back.
-    `chars` counts all visible characters so far; `request_chars` those before the newest request; `reported` are the
-    newest known input tokens, the characters before their request and its window.
+    `window` is the newest request's and never goes back. `chars` counts all visible characters so far;
+    `request_chars` those before the newest request; `reported` are the newest known input tokens, the characters
+    before their request and its window.
     """
 
     order: LogOrder
     turns: Chunks[Turn] = Chunks()
     open: Mapping[InvocationId, OpenTurn] = {}
-    seen_position: int = 0
     window: Window = Window()
     chars: int = 0
     request_chars: int = 0
@@ -100,71 +100,57 @@ def fold(state: History | None, item: Committed) -> History:
     """Take in one fact of the session. Raises FoldError on a log that breaks a rule."""
     event = item.event
     order = advance(state.order if state is not None else None, item)
-    state = History(order=order) if state is None else replace(state, order=order)
-    if event.run_id is None:
-        return state
+    if state is None:
+        return History(order=order)
+    if event.run_id is None or event.partial:
+        return replace(state, order=order)
     if isinstance(event.content, InvocationOpened):
         opened = OpenTurn(run_id=event.run_id, position=item.position, route=event.content.route)
-        return replace(state, open={**state.open, event.invocation_id: opened})
+        return replace(state, order=order, open={**state.open, event.invocation_id: opened})
+    if event.actions is not None:
+        state = _requested(state, event.actions)
     turn = state.open[event.invocation_id]
-    if event.partial:
-        return state
-    state = _requested(state, event)
-    taken = _take(turn, item)
-    if (chars := _chars(event)) > 0:
-        state = replace(state, chars=state.chars + chars, seen_position=item.position)
-    if is_terminal(event):
-        return _closed(state, taken, item)
-    return state if taken is turn else replace(state, open={**state.open, event.invocation_id: taken})
+    taken, chars = _take(turn, item)
+    turns, live = state.turns, state.open
+    if event.status is not None and is_terminal(event):
+        if taken.calls:
+            raise FoldError(f"position {item.position}: run {turn.run_id} ended with {len(taken.calls)} open calls")
+        turns = turns.append(taken.turn())
+        live = {key: other for key, other in live.items() if key != event.invocation_id}
+    elif taken is not turn:
+        live = {**live, event.invocation_id: taken}
+    return replace(state, order=order, turns=turns, open=live, chars=state.chars + chars)
 
 
-def _requested(state: History, event: RuntimeEvent) -> History:
-    if event.actions is None:
-        return state
-    if (request := event.actions.model_request) is not None:
+def _requested(state: History, actions: Actions) -> History:
+    if (request := actions.model_request) is not None:
         window = max(state.window, Window(request.window_level, request.window_position))
-        state = replace(state, window=window, request_chars=state.chars)
-    if (usage := event.actions.token_usage) is not None:
-        state = replace(state, reported=(usage.input, state.request_chars, state.window))
+        return replace(state, window=window, request_chars=state.chars)
+    if (usage := actions.token_usage) is not None:
+        return replace(state, reported=(usage.input, state.request_chars, state.window))
     return state
 
 
-def _take(turn: OpenTurn, item: Committed) -> OpenTurn:
-    """Return the turn with a fact that its history needs; the turn itself where it needs none."""
+def _take(turn: OpenTurn, item: Committed) -> tuple[OpenTurn, int]:
+    """Return the turn with a fact that its history needs, the turn itself where it needs none, and its characters."""
     event, content = item.event, item.event.content
-    visible, calls = is_visible(event), turn.calls
+    visible, calls, chars = is_visible(event), turn.calls, 0
     if isinstance(content, FunctionCall):
         calls = {**calls, CallId(event.id): visible}
+        chars = len(content.name) + len(arguments_text(content))
     elif isinstance(content, FunctionResponse):
         if content.call_id not in calls:
             raise FoldError(f"position {item.position}: a response to {content.call_id}, which isn't an open call")
         # A response is seen where its call is: a pair is never torn.
-        visible = calls[content.call_id]
+        visible, chars = calls[content.call_id], len(content.result)
         calls = {call_id: seen for call_id, seen in calls.items() if call_id != content.call_id}
-    elif not isinstance(content, Text | Thinking):
+    elif isinstance(content, Text):
+        chars = len(content.text)
+    elif not isinstance(content, Thinking):
         visible = False
     if visible or is_request(event):
-        return replace(turn, facts=turn.facts.append(item), calls=calls)
-    return turn if calls is turn.calls else replace(turn, calls=calls)
-
-
-def _closed(state: History, turn: OpenTurn, item: Committed) -> History:
-    if turn.calls:
-        raise FoldError(f"position {item.position}: run {turn.run_id} ended with {len(turn.calls)} open calls")
-    others = {key: other for key, other in state.open.items() if key != item.event.invocation_id}
-    return replace(state, turns=state.turns.append(turn.turn()), open=others)
-
-
-def _chars(event: RuntimeEvent) -> int:
-    match event.content:
-        case FunctionCall():
-            return len(event.content.name) + len(arguments_text(event.content))
-        case FunctionResponse():
-            return len(event.content.result)
-        case Text() if is_visible(event):
-            return len(event.content.text)
-        case _:
-            return 0
+        return replace(turn, facts=turn.facts.append(item), calls=calls), chars if visible else 0
+    return (turn if calls is turn.calls else replace(turn, calls=calls)), 0
 
 
 def render(
@@ -198,38 +184,3 @@ def render(
     )
     losses = tuple(f"{word}: {count}" for word, count in counted if count)
     return Rendered(messages=tuple(messages.items), chars=messages.chars, losses=losses)
-
-
-def render_within(
-    history: History,
-    *,
-    context_window: int,
-    overhead_chars: int,
-    keeps_reasoning: bool,
-    route: Route | None = None,
-    raise_first: bool = False,
-) -> tuple[Window, Rendered] | None:
-    """Return the next request's window and messages, the window raised as far as the estimate asks for.
-
-    `context_window` is in tokens, `overhead_chars` counts prompt and tools, `raise_first` follows a refusal by the
-    provider. None says that nothing more can be left out: the run fails with `context_overflow`.
-    """
-    window: Window | None = history.window
-    if raise_first:
-        window = raised(history.window, history.seen_position)
-    while window is not None:
-        rendered = render(
-            history,
-            level=window.level,
-            through_position=window.through_position,
-            keeps_reasoning=keeps_reasoning,
-            route=route,
-            budget=budget_chars(context_window, overhead_chars),
-        )
-        known = history.estimate() if window == history.window else None
-        estimate = estimate_tokens(rendered.chars + overhead_chars, known)
-        higher = raised(window, history.seen_position)
-        if not should_raise(estimate, context_window) or (higher is None and estimate <= context_window):
-            return window, rendered
-        window = higher
-    return None

@@ -49,7 +49,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     position: int
 
 
-class RunFold(Struct, frozen=True, kw_only=True):
+class RunFold(Struct, frozen=True, gc=False, kw_only=True):
     """What the record is made from: the run's state, and what is counted beside it.
 
     `changing` are file changes of open calls; `changed` those of ended ones, as ordered keys.
@@ -79,26 +79,29 @@ def fold(state: RunFold | None, item: Committed) -> RunFold:
         assert isinstance(content, InvocationOpened)
         return RunFold(state=run, route=content.route)
     run = run_state.fold(state.state, item)
-    state = replace(state, state=run, tally=count(state.tally, event))
+    tally, text, changing = count(state.tally, event), state.text, state.changing
     if event.partial:
-        return state
-    if event.actions is not None:
-        if event.actions.model_request is not None:
-            state = replace(state, text="")
-        if (change := event.actions.file_change) is not None:
-            state = replace(state, changing=(*state.changing, (change.call_id, change.path)))
-    match content:
-        case Text(text=text) if event.role is Role.MODEL:
-            return replace(state, text=f"{state.text}\n\n{text}" if state.text else text)
-        case FunctionCall(name=name):
-            return replace(state, tools={**state.tools, name: state.tools.get(name, 0) + 1})
-        case FunctionResponse(call_id=call_id) if state.changing:
-            settled = {path: None for owner, path in state.changing if owner == call_id}
-            rest = tuple(change for change in state.changing if change[0] != call_id)
-            done = {} if content.outcome is Outcome.ERROR else settled
-            return replace(state, changing=rest, changed={**state.changed, **done})
-        case _:
-            return state
+        return replace(state, state=run)
+    if (actions := event.actions) is not None:
+        if actions.model_request is not None:
+            text = ""
+        if (change := actions.file_change) is not None:
+            changing = (*changing, (change.call_id, change.path))
+    if isinstance(content, Text) and event.role is Role.MODEL:
+        text = f"{text}\n\n{content.text}" if text else content.text
+    state = replace(state, state=run, tally=tally, text=text, changing=changing)
+    if isinstance(content, FunctionCall):
+        return replace(state, tools={**state.tools, content.name: state.tools.get(content.name, 0) + 1})
+    return _settled(state, content) if changing and isinstance(content, FunctionResponse) else state
+
+
+def _settled(state: RunFold, response: FunctionResponse) -> RunFold:
+    """Take in that a call has ended: what it set out to change was changed, unless it reports an error."""
+    rest = tuple(change for change in state.changing if change[0] != response.call_id)
+    if response.outcome is Outcome.ERROR:
+        return replace(state, changing=rest)
+    done = {path: None for owner, path in state.changing if owner == response.call_id}
+    return replace(state, changing=rest, changed={**state.changed, **done})
 
 
 def record(fold_state: RunFold) -> RunRecord:

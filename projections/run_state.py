@@ -17,6 +17,8 @@ from maka.contracts.events import Committed, Refs, Role, RuntimeEvent, Status, i
 from maka.contracts.ids import CallId, EventId, InvocationId, RunId, SessionId, TurnId
 from projections.log_order import check_opening, is_opening
 
+_WORDS = (Text, Thinking)
+
 
 class Phase(StrEnum):
     """`opening`: no model was asked yet. `parked`: nothing but a person's answer is missing."""
@@ -27,7 +29,7 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-class TerminalFact(Struct, frozen=True, kw_only=True):
+class TerminalFact(Struct, frozen=True, gc=False, kw_only=True):
     """How a run ended, read from its one terminal. A foreign `cancelled` reads as aborted."""
 
     run_id: RunId
@@ -41,7 +43,7 @@ class TerminalFact(Struct, frozen=True, kw_only=True):
     error: Error | None = None
 
 
-class RunIdentity(Struct, frozen=True, kw_only=True):
+class RunIdentity(Struct, frozen=True, gc=False, kw_only=True):
     """What every fact of a run carries."""
 
     session_id: SessionId
@@ -51,7 +53,7 @@ class RunIdentity(Struct, frozen=True, kw_only=True):
     branch: str | None = None
 
 
-class OpenCall(Struct, frozen=True, kw_only=True):
+class OpenCall(Struct, frozen=True, gc=False, kw_only=True):
     """A call without its response. `refs` are the call's own; `wait_id` names the open wait that holds it."""
 
     call_id: CallId
@@ -65,7 +67,7 @@ class OpenCall(Struct, frozen=True, kw_only=True):
         return self.operation_id is not None
 
 
-class RunState(Struct, frozen=True, kw_only=True):
+class RunState(Struct, frozen=True, gc=False, kw_only=True):
     """A run as of its fact `seq`. `calls` are the open ones, in call order; `asking` says that a request is out.
 
     `started_ts` and `last_ts` are Unix ms and may step back; `steps` is the highest step that was asked for.
@@ -105,22 +107,20 @@ def fold(state: RunState | None, item: Committed) -> RunState:
     if state is None:
         return _opened(item)
     _check_place(state, item)
-    state = replace(state, seq=item.seq, position=item.position, last_ts=event.ts)
+    calls, asking, content = state.calls, state.asking, event.content
     if event.partial:
-        return state
-    match event.content:
-        case FunctionCall():
-            call = OpenCall(call_id=CallId(event.id), name=event.content.name, refs=event.refs)
-            state = replace(state, calls=(*state.calls, call), asking=False)
-        case FunctionResponse():
-            state = _answered(state, event.content.call_id, item.position)
-        case Text() | Thinking() if event.role is Role.MODEL:
-            state = replace(state, asking=False)
-        case _:
-            pass
-    if event.actions is not None:
+        content = None
+    if isinstance(content, FunctionCall):
+        calls = (*calls, OpenCall(call_id=CallId(event.id), name=content.name, refs=event.refs))
+        asking = False
+    elif isinstance(content, FunctionResponse):
+        calls = _answered(calls, content.call_id, item.position)
+    elif isinstance(content, _WORDS) and event.role is Role.MODEL:
+        asking = False
+    state = replace(state, seq=item.seq, position=item.position, last_ts=event.ts, calls=calls, asking=asking)
+    if event.actions is not None and not event.partial:
         state = _acted(state, event.id, event.actions, item.position)
-    return _ended(state, item) if is_terminal(event) else state
+    return _ended(state, item) if event.status is not None and is_terminal(event) else state
 
 
 def _opened(item: Committed) -> RunState:
@@ -140,11 +140,11 @@ def _opened(item: Committed) -> RunState:
 
 def _check_place(state: RunState, item: Committed) -> None:
     event, run = item.event, state.run
-    if (event.session_id, event.invocation_id, event.run_id, event.turn_id) != (
-        run.session_id,
-        run.invocation_id,
-        run.run_id,
-        run.turn_id,
+    if (
+        event.run_id != run.run_id
+        or event.invocation_id != run.invocation_id
+        or event.turn_id != run.turn_id
+        or event.session_id != run.session_id
     ):
         raise FoldError(f"position {item.position} isn't a fact of run {run.run_id}")
     if state.terminal is not None:
@@ -153,11 +153,11 @@ def _check_place(state: RunState, item: Committed) -> None:
         raise FoldError(f"position {item.position}: seq {item.seq} doesn't follow {state.seq} of run {run.run_id}")
 
 
-def _answered(state: RunState, call_id: CallId, position: int) -> RunState:
-    calls = tuple(call for call in state.calls if call.call_id != call_id)
-    if len(calls) == len(state.calls):
+def _answered(calls: tuple[OpenCall, ...], call_id: CallId, position: int) -> tuple[OpenCall, ...]:
+    rest = tuple(call for call in calls if call.call_id != call_id)
+    if len(rest) == len(calls):
         raise FoldError(f"position {position}: a response to {call_id}, which isn't an open call")
-    return replace(state, calls=calls)
+    return rest
 
 
 def _acted(state: RunState, event_id: EventId, actions: Actions, position: int) -> RunState:

@@ -7,9 +7,8 @@ an open one are an append-only sequence that is built when it is looked at.
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from maka.contracts.content import FunctionCall, FunctionResponse, InvocationOpened
+from maka.contracts.content import FunctionCall, FunctionResponse
 from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed, is_terminal
 from maka.contracts.ids import CallId, InvocationId, MessageId, SessionId
@@ -39,21 +38,25 @@ class SessionView(Struct, frozen=True, kw_only=True, rename="camel"):
     queue: tuple[WaitingMessage, ...]
 
 
-class OpenTurn(Struct, frozen=True, kw_only=True):
+class OpenTurn(Struct, frozen=True, gc=False, kw_only=True):
     """A run without a terminal: its facts and the calls that have no response."""
 
-    facts: Chunks[Committed]
+    facts: Chunks[Committed] = Chunks()
     calls: frozenset[CallId] = frozenset()
 
 
-class ViewState(Struct, frozen=True, kw_only=True):
+_NEW = OpenTurn()
+Queue = tuple[WaitingMessage, ...]
+
+
+class ViewState(Struct, frozen=True, gc=False, kw_only=True):
     """What the view is made from."""
 
     order: LogOrder
     header: Header
     turns: Chunks[TurnView] = Chunks()
     open: Mapping[InvocationId, OpenTurn] = {}
-    queue: tuple[WaitingMessage, ...] = ()
+    queue: Queue = ()
 
 
 def project(items: Iterable[Committed], state: ViewState | None = None) -> ViewState | None:
@@ -70,45 +73,42 @@ def fold(state: ViewState | None, item: Committed) -> ViewState:
     header = session_index.fold(state.header if state is not None else None, item)
     if state is None:
         return ViewState(order=order, header=header)
-    waiting_before, state = state.header.untaken, replace(state, order=order, header=header)
-    if header.untaken is not waiting_before:
-        state = _queued(state, item)
-    if event.run_id is None or event.partial:
-        return state
-    if isinstance(event.content, InvocationOpened):
-        facts: Chunks[Committed] = Chunks()
-        return replace(state, open={**state.open, event.invocation_id: OpenTurn(facts=facts.append(item))})
-    turn = _grown(state.open[event.invocation_id], item)
-    if not is_terminal(event):
-        return replace(state, open={**state.open, event.invocation_id: turn})
+    queue = state.queue if header.untaken is state.header.untaken else _queued(state.queue, header, item)
+    turns, live = state.turns, state.open
+    if event.run_id is not None and not event.partial:
+        turn = _grown(live.get(event.invocation_id, _NEW), item)
+        if is_terminal(event):
+            live = {key: other for key, other in live.items() if key != event.invocation_id}
+            turns = turns.append(_finished(turn, item))
+        else:
+            live = {**live, event.invocation_id: turn}
+    return ViewState(order=order, header=header, turns=turns, open=live, queue=queue)
+
+
+def _finished(turn: OpenTurn, item: Committed) -> TurnView:
     if turn.calls:
-        raise FoldError(f"position {item.position}: run {event.run_id} ended with {len(turn.calls)} open calls")
-    others = {key: other for key, other in state.open.items() if key != event.invocation_id}
-    return replace(state, turns=state.turns.append(build_turn(turn.facts)), open=others)
+        raise FoldError(f"position {item.position}: run {item.event.run_id} ended with {len(turn.calls)} open calls")
+    return build_turn(turn.facts)
 
 
-def _queued(state: ViewState, item: Committed) -> ViewState:
+def _queued(queue: Queue, header: Header, item: Committed) -> Queue:
     """Keep the queue as the header has it: in the order of queueing, without what was taken or retracted."""
     event = item.event
-    untaken = state.header.untaken
-    queue = tuple(waiting for waiting in state.queue if waiting.message_id in untaken)
-    if event.actions is not None and (queued := event.actions.message_queued) is not None:
-        message = WaitingMessage(message_id=MessageId(event.id), position=item.position, ts=event.ts, text=queued.text)
-        queue = (*queue, message)
-    return replace(state, queue=queue)
+    queue = tuple(waiting for waiting in queue if waiting.message_id in header.untaken)
+    if event.actions is None or (queued := event.actions.message_queued) is None:
+        return queue
+    message = WaitingMessage(message_id=MessageId(event.id), position=item.position, ts=event.ts, text=queued.text)
+    return (*queue, message)
 
 
 def _grown(turn: OpenTurn, item: Committed) -> OpenTurn:
-    event, calls = item.event, turn.calls
-    match event.content:
-        case FunctionCall():
-            calls = calls | {CallId(event.id)}
-        case FunctionResponse(call_id=call_id):
-            if call_id not in calls:
-                raise FoldError(f"position {item.position}: a response to {call_id}, which isn't an open call")
-            calls = calls - {call_id}
-        case _:
-            pass
+    content, calls = item.event.content, turn.calls
+    if isinstance(content, FunctionCall):
+        calls = calls | {CallId(item.event.id)}
+    elif isinstance(content, FunctionResponse):
+        if content.call_id not in calls:
+            raise FoldError(f"position {item.position}: a response to {content.call_id}, which isn't an open call")
+        calls = calls - {content.call_id}
     return OpenTurn(facts=turn.facts.append(item), calls=calls)
 
 

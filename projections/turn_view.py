@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from maka.contracts.actions import Actions
 from maka.contracts.content import (
     BlobRef,
-    Content,
     FunctionCall,
     FunctionResponse,
+    InvocationOpened,
     SystemNote,
     Text,
     Thinking,
@@ -26,7 +26,9 @@ from projections import run_record
 from projections.run_record import RunFold
 
 
-class Said(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="said", omit_defaults=True):
+class Said(
+    Struct, frozen=True, gc=False, kw_only=True, rename="camel", tag_field="type", tag="said", omit_defaults=True
+):
     """Words of the user, the assistant, or its thinking (`who`)."""
 
     position: int
@@ -37,7 +39,7 @@ class Said(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", 
     whole: BlobRef | None = None
 
 
-class FileChanged(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class FileChanged(Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """A file that a call set out to change; hashes are SHA-256, None where no file was."""
 
     path: str
@@ -46,7 +48,9 @@ class FileChanged(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     pre_image: BlobRef | None = None
 
 
-class ToolActivity(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="tool", omit_defaults=True):
+class ToolActivity(
+    Struct, frozen=True, gc=False, kw_only=True, rename="camel", tag_field="type", tag="tool", omit_defaults=True
+):
     """A call and what became of it; `outcome` and `result` are None while it is open."""
 
     position: int
@@ -67,7 +71,9 @@ class ToolActivity(Struct, frozen=True, kw_only=True, rename="camel", tag_field=
     files: tuple[FileChanged, ...] = ()
 
 
-class Noted(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="note", omit_defaults=True):
+class Noted(
+    Struct, frozen=True, gc=False, kw_only=True, rename="camel", tag_field="type", tag="note", omit_defaults=True
+):
     """A notice of the system: its kind and its data."""
 
     position: int
@@ -79,7 +85,7 @@ class Noted(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type",
 Shown = Said | ToolActivity | Noted
 
 
-class TurnView(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class TurnView(Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """One turn. `position` and `last_position` are those of its first and newest fact; the rest is its run's record."""
 
     turn_id: TurnId
@@ -144,35 +150,21 @@ class _Builder:
         event = fact.event
         if event.actions is not None:
             self._act(event.actions)
-        if (shown := self._content(fact, event.content)) is not None:
-            self.items.append(shown)
-
-    def _content(self, fact: Committed, content: Content | None) -> Shown | None:
-        position, event = fact.position, fact.event
-        match content:
-            case Text():
-                who = "assistant" if event.role is Role.MODEL else event.role.value
-                return _said(fact, content, who)
-            case Thinking():
-                return _said(fact, content, "thinking")
-            case FunctionCall():
-                call_id = CallId(event.id)
-                self.places[call_id] = len(self.items)
-                return ToolActivity(
-                    position=position,
-                    ts=event.ts,
-                    call_id=call_id,
-                    name=content.name,
-                    args=content.args,
-                    malformed=content.malformed,
-                )
-            case FunctionResponse():
-                self._answer(position, content)
-                return None
-            case SystemNote():
-                return Noted(position=position, ts=event.ts, note=content.note, data=content.data)
-            case _:
-                return None
+        content = event.content
+        if content is None or isinstance(content, InvocationOpened):
+            return
+        if isinstance(content, FunctionResponse):
+            self._answer(fact.position, content)
+        elif isinstance(content, FunctionCall):
+            self.places[CallId(event.id)] = len(self.items)
+            self.items.append(_called(fact, content))
+        elif isinstance(content, Text):
+            self.items.append(_said(fact, content, "assistant" if event.role is Role.MODEL else event.role.value))
+        elif isinstance(content, Thinking):
+            self.items.append(_said(fact, content, "thinking"))
+        elif isinstance(content, SystemNote):
+            note = Noted(position=fact.position, ts=event.ts, note=content.note, data=content.data)
+            self.items.append(note)
 
     def _answer(self, position: int, response: FunctionResponse) -> None:
         index = self.places[response.call_id]
@@ -209,6 +201,17 @@ class _Builder:
             return
         files = activity.files if changed is None else (*activity.files, changed)
         self.items[index] = replace(activity, dispatched=activity.dispatched or dispatched, files=files)
+
+
+def _called(fact: Committed, content: FunctionCall) -> ToolActivity:
+    return ToolActivity(
+        position=fact.position,
+        ts=fact.event.ts,
+        call_id=CallId(fact.event.id),
+        name=content.name,
+        args=content.args,
+        malformed=content.malformed,
+    )
 
 
 def _said(fact: Committed, content: Text | Thinking, who: str) -> Said:

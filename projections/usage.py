@@ -14,7 +14,7 @@ from projections.chunks import Chunks
 from projections.log_order import LogOrder, advance
 
 
-class Tally(Struct, frozen=True, kw_only=True):
+class Tally(Struct, frozen=True, gc=False, kw_only=True):
     """One run's sum. A figure is None once a step lacked it; `waiting` says that the newest step has told nothing."""
 
     step: int = 0

@@ -31,7 +31,7 @@ _TURNS_SHOWN = 20
 _BUDGET_SHARE = 0.5
 
 
-class Window(Struct, frozen=True, order=True):
+class Window(Struct, frozen=True, gc=False, order=True):
     """How much is left out: a level, and the position through which it holds."""
 
     level: int = 0

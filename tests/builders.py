@@ -15,6 +15,7 @@ from maka.contracts.actions import (
     ToolDispatch,
     UserQuestionRequest,
 )
+from maka.contracts.codec import hash_hex
 from maka.contracts.content import (
     BlobRef,
     Content,
@@ -34,7 +35,9 @@ from maka.contracts.events import Author, Committed, ModelVisibility, Refs, Role
 from maka.contracts.ids import CallId, EventId, InvocationId, MessageId, RunId, SessionId, TurnId
 
 HASH = "a" * 64
-BLOB = BlobRef(sha256=HASH, size_bytes=1)
+BLOB_BYTES = b"a stored value"
+BLOB = BlobRef(sha256=hash_hex(BLOB_BYTES), size_bytes=len(BLOB_BYTES))
+"""What openings name as prompt and tools: a store must be given these bytes first."""
 
 
 class Ids:
@@ -175,7 +178,6 @@ class SessionLog:
         self.session_id = SessionId(self.ids())
         self.items: list[Committed] = []
         self.seqs: dict[InvocationId, int] = {}
-        self.runs: dict[RunId, RunLog] = {}
         self.now_ms = 1_700_000_000_000
         self.tick_ms = 1
         self.control(content=SessionOpened(number=number, cwd="/w", real_cwd="/w", title=title))
@@ -216,7 +218,6 @@ class SessionLog:
     def run(self, prompt: str | None = "do it", route: Route | None = None, message_id: str | None = None) -> RunLog:
         """Open a run, with the user's message where there is one."""
         run = RunLog(self, route or Route(profile="p", provider="scripted", model="m"))
-        self.runs[run.run_id] = run
         if prompt is not None:
             run.user(prompt, message_id)
         return run

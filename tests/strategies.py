@@ -15,7 +15,11 @@ from maka.contracts.events import Committed, Status
 from maka.contracts.ids import CallId, MessageId
 from projections import run_state
 from projections.settlement import Ending, Unfinished, settle
-from tests.builders import RunLog, SessionLog
+from tests.builders import BLOB_BYTES, RunLog, SessionLog
+
+LONG = "seen " * 900
+BLOBS = (BLOB_BYTES, LONG.encode())
+"""The values that drawn logs name."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 words = st.sampled_from(["look", "a\nb", "«»", " ", "x" * 300, "y" * 5_000])
@@ -138,7 +142,7 @@ class _Session:
         )
         streams: list[Unfinished] = []
         if state.asking and self.maybe():
-            text = self.draw(texts | st.just("seen " * 900))
+            text = self.draw(texts | st.just(LONG))
             streams.append(Unfinished(stream_id=_event_id(self.log.ids()), kind="text", text=text))
         settled = settle(
             state.run,

@@ -11,7 +11,7 @@ Laws:
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
 from maka.contracts.limits import AFTER_FINISH_S
@@ -54,13 +54,20 @@ class ChatStream:
     """A `ProviderStream`. `start` begins it; `ack` and `cancel` may be called from any thread."""
 
     def __init__(
-        self, profile: ModelProfile, connect: Connect, explain: Explain, listener: ProviderListener, redact: Redactor
+        self,
+        profile: ModelProfile,
+        connect: Connect,
+        explain: Explain,
+        listener: ProviderListener,
+        redact: Redactor,
+        slots: asyncio.Semaphore | None = None,
     ) -> None:
         self._profile = profile
         self._connect = connect
         self._explain = explain
         self._listener = listener
         self._redact = redact
+        self._slots: AbstractAsyncContextManager[None] = slots if slots is not None else nullcontext()
         self._telling = threading.RLock()
         self._cancelled = False
         self._told = False
@@ -93,7 +100,8 @@ class ChatStream:
     async def _run(self, body: bytes) -> None:
         self._merger = DeltaMerger(asyncio.get_running_loop(), self._tell_batch)
         try:
-            await self._exchange(body, self._merger)
+            async with self._slots:
+                await self._exchange(body, self._merger)
         finally:
             self._merger.close()
 

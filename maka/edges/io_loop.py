@@ -3,16 +3,15 @@
 Laws:
 - Nothing that a task raises ends the loop: SystemExit and KeyboardInterrupt, which asyncio lets through, are turned
   into an error of that task alone.
-- `done` of a submitted coroutine is called exactly once, on the loop's thread, also where the coroutine never began.
+- `done` of a submitted coroutine is called exactly once, also where the coroutine never began: on the loop's thread,
+  or on the caller's where the loop is closed already.
 - `close` cancels what is left, waits for it, then runs the close steps; no task outlives the loop.
 """
 
 import asyncio
-import os
-import sys
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Self
 
 Done = Callable[[BaseException | None], None]
@@ -67,14 +66,15 @@ class IoLoop:
     def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         self._loop = loop
         self._thread = thread
-        self._closing = threading.Event()
+        # Held while work is handed over, so that whatever was taken is queued before the cancelling of everything.
+        self._handing_over = threading.Lock()
+        self._is_closing = False
         self._alive: set[asyncio.Task[None]] = set()
         self._at_close: list[CloseStep] = []
 
     @classmethod
     def start(cls, name: str = "maka-io") -> Self:
         """Start the thread and return when it takes work."""
-        _watch_children_by_pidfd()
         loop = asyncio.new_event_loop()
         started = threading.Event()
         thread = threading.Thread(target=_run, args=(loop,), name=name, daemon=True)
@@ -87,7 +87,9 @@ class IoLoop:
     def submit(self, work: Coroutine[Any, Any, None], done: Done | None = None) -> IoTask:
         """Run a coroutine on the loop; `done` hears its end, whatever it is."""
         task = IoTask(self._loop, self._alive)
-        if self._closing.is_set() or not _call_soon(self._loop, task.begin, work, done):
+        with self._handing_over:
+            is_taken = not self._is_closing and _call_soon(self._loop, task.begin, work, done)
+        if not is_taken:
             work.close()
             _tell(done, IoTaskError("the I/O loop is closed"))
         return task
@@ -101,19 +103,21 @@ class IoLoop:
         self._at_close.append(step)
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Cancel every task, wait until they are done (at most `timeout_s`), and end the thread. Idempotent."""
-        if self._closing.is_set():
-            return
-        self._closing.set()
+        """Cancel every task, wait until they are done (about `timeout_s` at most), and end the thread. Idempotent.
+
+        Never called on the loop's own thread. What isn't done by then stays behind on a daemon thread.
+        """
+        with self._handing_over:
+            if self._is_closing:
+                return
+            self._is_closing = True
         over: Future[None] = Future()
         _call_soon(self._loop, self._wind_up, over, timeout_s)
-        try:
-            over.result(timeout_s + 1.0)
-        finally:
-            _call_soon(self._loop, self._loop.stop)
-            self._thread.join(timeout_s)
-            if not self._thread.is_alive():
-                self._loop.close()
+        wait([over], timeout_s + 1.0)
+        _call_soon(self._loop, self._loop.stop)
+        self._thread.join(timeout_s)
+        if not self._thread.is_alive():
+            self._loop.close()
 
     def _wind_up(self, over: Future[None], timeout_s: float) -> None:
         asyncio.ensure_future(self._cancel_all(timeout_s), loop=self._loop).add_done_callback(
@@ -177,20 +181,3 @@ def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object],
     except RuntimeError:  # the loop is closed: nothing is left to do there
         return False
     return True
-
-
-def _watch_children_by_pidfd() -> None:
-    """Let subprocesses be awaited without a thread each, where Python doesn't do so by itself.
-
-    Python 3.11 asks one watcher of the whole process. Only its own default is replaced, by one that any loop in any
-    thread can use, so a program that embeds Maka keeps a watcher that it chose.
-    """
-    if sys.version_info >= (3, 12) or not hasattr(os, "pidfd_open"):
-        return
-    if type(asyncio.get_child_watcher()) is not asyncio.ThreadedChildWatcher:  # pyright: ignore[reportDeprecated]
-        return
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except OSError:  # a kernel or a container without it
-        return
-    asyncio.set_child_watcher(asyncio.PidfdChildWatcher())  # pyright: ignore[reportDeprecated]

@@ -6,14 +6,12 @@ so no key, nested value or exception text escapes; a log that can't be written n
 
 import os
 import threading
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import IO, Any, Self
 
 import msgspec
 import structlog
-
-from maka.edges.redact import Redactor
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
@@ -52,7 +50,9 @@ class _LineLogger:
         self.debug = self.info = self.warning = self.error = self.critical = sink.write
 
 
-def make_logger(sink: LogFile, redact: Redactor, level: str = "info") -> structlog.typing.FilteringBoundLogger:
+def make_logger(
+    sink: LogFile, redact: Callable[[str], str], level: str = "info"
+) -> structlog.typing.FilteringBoundLogger:
     """Return a logger that writes JSON lines; bind keys with `.bind(session_id=…)`. `level` is the lowest shown."""
 
     def render(logger: object, method: str, event: MutableMapping[str, Any]) -> bytes:

@@ -34,13 +34,15 @@ class OpenAIChat:
         self._clock = clock
         self._redact = Redactor((key, *profile.headers.values(), urlsplit(profile.base_url).password or ""))
         self._client: asyncio.Future[OpenAIClient] | None = None
+        # A slot is held from the request to the end of its answer; waiting for one isn't the provider's silence.
+        self._slots = asyncio.Semaphore(profile.max_concurrent) if profile.max_concurrent else None
         io.at_close(self._close)
 
     def encode(self, request: ChatRequest) -> bytes:
         return encode_request(self.profile, request)
 
     def start(self, body: bytes, listener: ProviderListener) -> ChatStream:
-        stream = ChatStream(self.profile, self._connect, self._explain, listener, self._redact)
+        stream = ChatStream(self.profile, self._connect, self._explain, listener, self._redact, self._slots)
         stream.start(self._io, body)
         return stream
 

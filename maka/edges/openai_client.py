@@ -4,7 +4,8 @@ Laws:
 - The wire carries what the profile says and nothing else: the client's own additions, some of them read from the
   environment, are removed from every request.
 - A server on this machine is never reached through a proxy.
-- An error status raises HttpStatusError with a bounded part of the body.
+- A status that isn't success raises HttpStatusError with a bounded part of the body. Redirects are refused: they would
+  carry the prompt and the profile's headers to a place that nobody named.
 """
 
 import asyncio
@@ -65,6 +66,7 @@ class OpenAIClient:
                 # Reading has no limit here: the stream's own deadlines count data, not bytes.
                 timeout=httpx2.Timeout(connect=_CONNECT_S, write=_WRITE_S, read=None, pool=None),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0),
+                follow_redirects=False,
                 event_hooks={"request": [self._strip], "response": [_refuse]},
             ),
         )
@@ -95,8 +97,8 @@ class OpenAIClient:
 
 
 async def _refuse(response: httpx2.Response) -> None:
-    """Turn an error status into our own exception before the client reads a body of any size into memory."""
-    if response.status_code < 400:
+    """Turn a bad status into our own exception before the client reads a body of any size into memory."""
+    if response.status_code < 300:
         return
     body = bytearray()
     try:

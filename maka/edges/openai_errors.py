@@ -15,7 +15,6 @@ _WRONG_REQUEST = (
     httpx2.UnsupportedProtocol,
     httpx2.InvalidURL,
     httpx2.LocalProtocolError,
-    httpx2.TooManyRedirects,
     ssl.SSLCertVerificationError,
 )
 

@@ -58,7 +58,7 @@ _RETRYABLE = {ErrorKind.RATE_LIMIT, ErrorKind.PROVIDER_UNAVAILABLE, ErrorKind.TI
 
 
 class HttpStatusError(Exception):
-    """An answer with an error status: its headers in lower case and the beginning of its body."""
+    """An answer whose status isn't success: its headers in lower case and the beginning of its body."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         super().__init__(f"HTTP {status}")
@@ -83,6 +83,14 @@ def of_response(error: HttpStatusError, redact: Redactor, now_ms: int) -> Provid
     except ValueError:
         value = None
     said = _read(value, error.status)
+    if error.status < 400:
+        place = error.headers.get("location", "somewhere else")
+        return _classify(
+            _Said(status=error.status, codes=(), message=f"it redirects to {place}; set base_url to where the API is"),
+            redact,
+            retry_after_s=None,
+            never=True,
+        )
     if not said.message:
         said = _Said(status=said.status, codes=said.codes, message=raw)
     asked_s = retry_after_s(error.headers, now_ms)
@@ -169,7 +177,7 @@ def _kind(said: _Said) -> ErrorKind:
         (status == 408, ErrorKind.TIMEOUT),
         (_BAD_OUTPUT in words, ErrorKind.REJECTED),
         (status == 409 or status >= 500, ErrorKind.PROVIDER_UNAVAILABLE),
-        (status >= 400, ErrorKind.REJECTED),
+        (status >= 300, ErrorKind.REJECTED),
         (any(code in _SERVER_CODES for code in said.codes), ErrorKind.PROVIDER_UNAVAILABLE),
     ):
         if found:

@@ -68,6 +68,7 @@ class ScriptedModel:
         self._changed = threading.Condition()
         self._requests: deque[ScriptRequest] = deque(maxlen=keep)
         self._count = 0
+        self._connections = 0
         self._port = 0
         self._started = threading.Event()
         self._trouble: BaseException | None = None
@@ -103,6 +104,11 @@ class ScriptedModel:
         with self._changed:
             return self._count
 
+    @property
+    def connection_count(self) -> int:
+        """How many connections were made so far."""
+        return self._connections
+
     def wait_until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
         """Wait until a condition holds; it is asked again after each request that arrives."""
         with self._changed:
@@ -118,6 +124,7 @@ class ScriptedModel:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
+            self._connections += 1
             serving.add(task)
             task.add_done_callback(serving.discard)
             await Connection(reader, writer, self._answer).serve()

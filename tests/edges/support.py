@@ -1,5 +1,6 @@
 """What the tests of the provider edge share: a listener that remembers, and servers and providers in one line."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -119,6 +120,17 @@ class Edge:
         profile = options.pop("profile", {})
         server = self.serve(lambda _: Raw(steps=steps, **options))
         return self.start(self.provider(server, **profile)).wait()
+
+    def settle(self) -> None:
+        """Wait until every request has also given back its connection."""
+        over = threading.Event()
+
+        async def others() -> None:
+            if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(tasks)
+
+        self.io.submit(others(), lambda _: over.set())
+        assert over.wait(WAIT_S)
 
     def close(self) -> None:
         self.io.close()

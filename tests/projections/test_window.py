@@ -1,13 +1,10 @@
 """The window: what each level leaves out, when it rises, and that it never goes back."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
 from maka.contracts.model_ports import ChatMessage
 from projections import model_history, window
-from projections.model_history import render_within
 from projections.window import Estimate, Window
 from tests.builders import RunLog, SessionLog, log
 from tests.checkers import check_messages
@@ -15,8 +12,8 @@ from tests.checkers import check_messages
 LONG = "0123456789" * 1_000
 
 
-def step(run: RunLog, number: int, result: str = LONG, **more: Any) -> None:
-    run.request(**more)
+def step(run: RunLog, number: int, result: str = LONG) -> None:
+    run.request()
     run.text(f"step {number}")
     call = run.call("Read", {"path": f"f{number}", "content": LONG}, provider_id=f"{run.run_id[-4:]}_{number}")
     run.dispatch(call)
@@ -101,6 +98,13 @@ def test_level_4_leaves_out_whole_turns_then_whole_steps() -> None:
     assert "the first 3 steps of this turn" in (tiny[2].text or "")
 
 
+def test_level_4_of_a_single_turn_leaves_out_steps_alone() -> None:
+    messages = messages_at(session_of(1, 4), 4, budget=0)
+    assert [message.role for message in messages] == ["user", "user", "assistant", "tool"]
+    assert messages[0].text == "turn 0 " + LONG
+    assert messages[1].text == "[left out, since the model's window is too small: the first 3 steps of this turn]"
+
+
 def test_what_comes_after_the_position_is_untouched() -> None:
     session = session_of(1, 6)
     history = history_of(session)
@@ -146,38 +150,31 @@ def test_the_window_rises_above_four_fifths(estimate: int, raises: bool) -> None
     assert window.fits(estimate * 4, 100) is not raises
 
 
-def test_a_request_is_fitted_by_the_lowest_level_that_does() -> None:
-    session = session_of(1, 8)
-    found = render_within(history_of(session), context_window=1_000_000, overhead_chars=0, keeps_reasoning=False)
-    assert found is not None
-    assert found[0] == Window()
-    chars = found[1].chars
-    lower = render_within(history_of(session), context_window=chars // 4, overhead_chars=0, keeps_reasoning=False)
-    assert lower is not None
-    assert lower[0].level == 1
-    check_messages(lower[1].messages)
-    assert lower[1].chars < chars
+def test_the_window_rises_level_by_level_and_then_along_with_the_log() -> None:
+    windows = [Window()]
+    while (higher := window.raised(windows[-1], 100)) is not None:
+        windows.append(higher)
+    assert windows == [Window(), *(Window(level, 100) for level in (1, 2, 3, 4))]
+    assert window.raised(Window(4, 100), 120) == Window(4, 120)
 
 
-def test_h21_an_overflow_raises_by_one_and_ends_after_level_4() -> None:
-    """Each refusal by the provider raises the level; after level 4 there is nothing left to try."""
-    session = session_of(1, 2)
-    (run_id,) = {turn.run_id for turn in history_of(session).open.values()}
-    levels: list[int] = []
-    while True:
-        history = history_of(session)
-        found = render_within(
-            history, context_window=1_000_000, overhead_chars=0, keeps_reasoning=False, raise_first=bool(levels)
+@pytest.mark.parametrize("turns", [1, 3])
+def test_each_level_leaves_less(turns: int) -> None:
+    session = session_of(turns, 6)
+    history = history_of(session)
+    chars: list[int] = []
+    for level in range(window.LEVEL_MAX + 1):
+        result = model_history.render(
+            history, level=level, through_position=history.position, keeps_reasoning=False, budget=10_000
         )
-        if found is None:
-            break
-        levels.append(found[0].level)
-        run = session.runs[run_id]
-        run.request(level=found[0].level, through=found[0].through_position, same_step=True)
-    assert levels == [0, 1, 2, 3, 4]
+        check_messages(result.messages)
+        chars.append(result.chars)
+    assert chars == sorted(chars, reverse=True)
+    assert len(set(chars)) == len(chars)
 
 
-def test_a_prompt_that_level_4_cannot_fit_has_no_request() -> None:
-    session = log()
-    session.run("x" * 10_000)
-    assert render_within(history_of(session), context_window=2_000, overhead_chars=0, keeps_reasoning=False) is None
+def test_the_budget_of_level_4_leaves_room_for_what_comes() -> None:
+    budget = window.budget_chars(1_000, overhead_chars=500)
+    assert budget == 1_500
+    assert window.fits(budget + 500, 1_000)
+    assert window.budget_chars(10, overhead_chars=500) == 0

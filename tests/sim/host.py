@@ -78,6 +78,7 @@ class SimHost:
         self.script = script
         self.window = window
         self.fatal: list[str] = []
+        self.provider_name = "sim"
         self._commands = 0
         self._seed = seed
         self._choose = choose
@@ -108,7 +109,7 @@ class SimHost:
         )
         fatal = self.fatal.append
         self.ledger: Address[ToLedger] = world.spawn(
-            LedgerActor, QUIET, None, store, world, world, world.next_id, fatal
+            LedgerActor, QUIET, None, store, self.blobs, world, world, world.next_id, fatal
         )
         self.feed: Address[ToFeed] = world.spawn(ProjectionActor, QUIET, None, store)
         self.ledger.tell(Follow(to=self.feed))
@@ -119,11 +120,11 @@ class SimHost:
     def crash(self) -> None:
         """Lose everything but the committed bytes, then start again on them."""
         self.world.drop_all()
-        ids, now_s = self.world._ids, self.world.now_s
+        ids, now_s = self.world.ids, self.world.now_s
         state = self.store.snapshot()
         self.store = FaultyLedger(state, blobs=self.blobs)
         self.world = World(self.world.random.randrange(1 << 30), self._choose)
-        self.world._ids, self.world.now_s = ids, now_s
+        self.world.ids, self.world.now_s = ids, now_s
         self.start()
 
     def _provider(self, name: str) -> Provider:
@@ -154,7 +155,7 @@ class SimHost:
             command_id=self._command(command_id),
             session_id=session_id,
             text=text,
-            profile="sim",
+            profile=self.provider_name,
             limits=limits or RunLimits(),
         )
         self.kernel.tell(SendMessage(command=command, reply=reply))

@@ -74,7 +74,7 @@ class SimProvider:
         )
         self._world = world
         self._facts = facts
-        self._script = script
+        self.script = script
         self.requests: list[ChatRequest] = []
 
     def encode(self, request: ChatRequest) -> bytes:
@@ -87,7 +87,7 @@ class SimProvider:
             raise BrokenLaw("a request was sent that no durable fact names")
         request = msgspec.json.decode(body, type=ChatRequest)
         self.requests.append(request)
-        return SimStream(self._world, listener, self._script(request))
+        return SimStream(self._world, listener, self.script(request))
 
 
 class SimStream:
@@ -157,6 +157,8 @@ class SimTool:
         dispatches = (item.event.actions.tool_dispatch for item in self._facts() if item.event.actions is not None)
         if not any(dispatch is not None and dispatch.call_id == call.call_id for dispatch in dispatches):
             raise BrokenLaw("a tool was started that no durable dispatch names")
+        if self.spec.name == "Raise":
+            raise SystemExit(3)
         run = _Running(self, call, listener)
         self._world.soon(f"tool {self.spec.name}", run.begin)
         return run.cancel
@@ -198,8 +200,6 @@ class _Running:
                 self._listener.commit(ProcessFact(process=process, command="true"), self._granted)
             case "Hang" | "Deaf":
                 self._listener.output("stdout", "still here")
-            case "Raise":
-                raise SystemExit(3)
             case _:
                 self._end(Outcome.OK, "read " + path, FileSeen(path=path, sha256="b" * 64))
 

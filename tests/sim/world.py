@@ -53,7 +53,7 @@ class World:
         self.wall_ms = 1_700_000_000_000
         self.timers: list[SimTimer] = []
         self.pending: list[tuple[str, Callable[[], None]]] = []
-        self._ids = 0
+        self.ids = 0
 
     # -- ports of time and ids ------------------------------------------------------------------------------------
 
@@ -64,8 +64,8 @@ class World:
         return self.now_s
 
     def next_id(self) -> str:
-        self._ids += 1
-        return f"01900000-0000-7000-8000-{self._ids:012x}"
+        self.ids += 1
+        return f"01900000-0000-7000-8000-{self.ids:012x}"
 
     def after(self, delay_s: float, fire: Callable[[], None]) -> "SimTimer":
         timer = SimTimer(self.now_s + delay_s, fire)

@@ -1,0 +1,150 @@
+"""The state root: whose it is, who holds it, and who may look.
+
+Laws: one owner at a time, by a kernel lock that dies with its process (the pid file is a hint for people); a folder
+that isn't ours is never touched; what is ours is readable by its user alone.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+import weakref
+from pathlib import Path
+
+from maka.contracts.errors import LedgerError, LedgerFullError, StoreHeldError, StoreOpenError
+from maka.contracts.limits import FREE_BYTES_MIN
+
+LEDGER_DIR, BLOBS_DIR, TEMP_DIR = "ledger", "blobs", "tmp"
+DATA_FILE = "data.mdb"
+LOCK_FILE, PID_FILE = "lock", "pid"
+_OURS = frozenset({LEDGER_DIR, BLOBS_DIR, LOCK_FILE, PID_FILE, "logs"})
+"""What a root may hold before its first store exists, after a start that was cut short."""
+
+
+class RootLock:
+    """Ownership of a state root, from `acquire_root` until `close` or the end of the process."""
+
+    def __init__(self, root: Path, descriptor: int) -> None:
+        self.root = root
+        self._descriptor: int | None = descriptor
+
+    def close(self) -> None:
+        """Give the root up; idempotent."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                (self.root / PID_FILE).unlink()
+            self.drop_descriptor()
+
+    def drop_descriptor(self) -> None:
+        """Close this process's handle of the lock: what a forked child does, whose parent goes on holding it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def acquire_root(root: Path) -> RootLock:
+    """Become the one owner of a state root, made where it is missing.
+
+    Tightens wide modes of what is there and removes unfinished values. Raises StoreHeldError where someone owns it,
+    StoreOpenError where it isn't ours or can't be written, and LedgerFullError where the disk is full.
+    """
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_ours(root)
+        lock = RootLock(root, _locked(root))
+    except OSError as error:
+        raise _unusable(root, error) from None
+    try:
+        _prepare(root)
+    except OSError as error:
+        lock.close()
+        raise _unusable(root, error) from None
+    _let_go_in_children(lock)
+    return lock
+
+
+def has_store(root: Path) -> bool:
+    """Say whether a ledger was ever begun in a state root."""
+    return (root / LEDGER_DIR / DATA_FILE).is_file()
+
+
+def _unusable(root: Path, error: OSError) -> LedgerError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return LedgerFullError(f"the disk of {root} is full: free {FREE_BYTES_MIN >> 20} MiB")
+    return StoreOpenError(f"can't use {root} as the state root: {error.strerror or error}")
+
+
+def _check_ours(root: Path) -> None:
+    owner = root.stat().st_uid
+    if os.geteuid() not in (owner, 0):
+        raise StoreOpenError(f"{root} belongs to user {owner}: set MAKA_HOME to a folder of your own")
+    if has_store(root):
+        return
+    foreign = sorted(set(os.listdir(root)) - _OURS)
+    if foreign:
+        what = ", ".join(foreign[:3])
+        raise StoreOpenError(f"{root} holds other things ({what}) and no maka store: set MAKA_HOME to an empty folder")
+
+
+def _locked(root: Path) -> int:
+    path = root / LOCK_FILE
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A lock on a file that was unlinked meanwhile keeps nobody out.
+            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+            os.close(descriptor)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StoreHeldError(
+                f"{root} is in use by {_holder(root)}: stop that one or set another MAKA_HOME"
+            ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+
+def _holder(root: Path) -> str:
+    try:
+        words = (root / PID_FILE).read_text("utf-8", "replace").split()
+    except OSError:
+        words = []
+    if len(words) == 2 and words[0].isdecimal():
+        return f"pid {words[0]} on {words[1][:64]}"
+    return "another process"
+
+
+def _prepare(root: Path) -> None:
+    for name in (LEDGER_DIR, BLOBS_DIR, f"{BLOBS_DIR}/{TEMP_DIR}"):
+        (root / name).mkdir(mode=0o700, exist_ok=True)
+    for left_over in (root / BLOBS_DIR / TEMP_DIR).iterdir():
+        left_over.unlink()
+    # One level below the root and its ledger is enough: behind a closed folder nothing can be reached.
+    for path in (root, *root.iterdir(), *(root / LEDGER_DIR).iterdir()):
+        _tighten(path)
+    hint = os.open(root / PID_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(hint, "w") as file:
+        file.write(f"{os.getpid()} {socket.gethostname()}\n")
+
+
+def _tighten(path: Path) -> None:
+    mode = path.lstat().st_mode
+    wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
+    if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) & ~wanted:
+        path.chmod(stat.S_IMODE(mode) & wanted)
+
+
+def _let_go_in_children(lock: RootLock) -> None:
+    """A forked child would keep the root held after its parent's death; it drops its handle as it starts."""
+    held = weakref.ref(lock)
+
+    def drop() -> None:
+        lock_in_child = held()
+        if lock_in_child is not None:
+            lock_in_child.drop_descriptor()
+
+    os.register_at_fork(after_in_child=drop)

@@ -1,0 +1,143 @@
+"""Who owns a state root, and who may look into it."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from maka.contracts.errors import StoreHeldError, StoreOpenError
+from maka.storage.environment import Databases
+from maka.storage.keys import STORE_SCHEMA, number
+from maka.storage.ledger import LmdbLedger
+from maka.storage.reader import LmdbReader
+from maka.storage.root import acquire_root
+from tests.storage.conftest import DiskBench
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def one_line(error: pytest.ExceptionInfo[StoreOpenError]) -> str:
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_h75_state_readable_by_others(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        disk = DiskBench(tmp_path / "fresh")
+        disk.blobs.put(bytes(100_000))
+        disk.close()
+        old = tmp_path / "fresh"
+        (old / "daemon.log").write_text("x")
+        for path in (old, old / "ledger", old / "ledger" / "data.mdb", old / "lock", old / "daemon.log"):
+            path.chmod(0o755)
+        DiskBench(old).close()
+    finally:
+        os.umask(before)
+    for path in [old, *old.rglob("*")]:
+        assert mode(path) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_h75_a_link_in_the_root_is_left_alone(tmp_path: Path) -> None:
+    DiskBench(tmp_path / "state").close()
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    outside.chmod(0o644)
+    (tmp_path / "state" / "link").symlink_to(outside)
+    DiskBench(tmp_path / "state").close()
+    assert mode(outside) == 0o644
+
+
+def test_a_second_owner_learns_who_holds_the_root(tmp_path: Path) -> None:
+    lock = acquire_root(tmp_path)
+    with pytest.raises(StoreHeldError) as held:
+        acquire_root(tmp_path)
+    assert f"pid {os.getpid()} on {socket.gethostname()}" in one_line(held)
+    lock.close()
+    lock.close()
+    acquire_root(tmp_path).close()
+
+
+@pytest.mark.parametrize("hint", ["", "garbage", "1 host", "\0\xff", "12 a b"])
+def test_h70_stale_pid_file(tmp_path: Path, hint: str) -> None:
+    acquire_root(tmp_path).close()
+    (tmp_path / "pid").write_text(hint)
+    lock = acquire_root(tmp_path)
+    (tmp_path / "pid").write_text(hint)
+    with pytest.raises(StoreHeldError) as held:
+        acquire_root(tmp_path)
+    assert ("pid 1 on host" if hint == "1 host" else "another process") in one_line(held)
+    lock.close()
+
+
+def test_the_lock_dies_with_its_process(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from maka.storage.root import acquire_root;"
+        "lock = acquire_root(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert ended.returncode == -9
+    assert (tmp_path / "pid").exists()
+    acquire_root(tmp_path).close()
+
+
+def test_a_folder_that_is_not_ours_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("all my work")
+    with pytest.raises(StoreOpenError) as refused:
+        acquire_root(tmp_path)
+    assert "thesis.txt" in one_line(refused)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_is_no_state_root(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for root in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StoreOpenError) as refused:
+            acquire_root(root)
+        one_line(refused)
+
+
+def test_a_start_that_was_cut_short_is_taken_up(tmp_path: Path) -> None:
+    acquire_root(tmp_path).close()
+    left_over = tmp_path / "blobs" / "tmp" / "half"
+    left_over.write_bytes(b"half a value")
+    acquire_root(tmp_path).close()
+    assert not left_over.exists()
+
+
+def test_a_newer_store_is_refused_and_unchanged(disk: DiskBench) -> None:
+    disk.close()
+    with lmdb.open(str(disk.root / "ledger"), max_dbs=len(Databases.__struct_fields__)) as environment:
+        meta = environment.open_db(b"meta")
+        with environment.begin(write=True) as transaction:
+            transaction.put(b"schema", number(STORE_SCHEMA + 1), db=meta)
+            epoch = transaction.get(b"epoch", db=meta)
+    for opening in (LmdbLedger.open, LmdbReader.open):
+        with pytest.raises(StoreOpenError) as refused:
+            opening(disk.root)
+        assert "newer maka" in one_line(refused)
+    with lmdb.open(str(disk.root / "ledger"), max_dbs=len(Databases.__struct_fields__)) as environment:
+        meta = environment.open_db(b"meta")
+        with environment.begin() as snapshot:
+            assert snapshot.get(b"epoch", db=meta) == epoch
+
+
+def test_a_missing_empty_or_foreign_store_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(StoreOpenError) as missing:
+        LmdbReader.open(tmp_path / "nowhere")
+    assert "no maka store" in one_line(missing)
+    acquire_root(tmp_path / "bare").close()
+    with pytest.raises(StoreOpenError):
+        LmdbReader.open(tmp_path / "bare")
+    (tmp_path / "bare" / "ledger" / "data.mdb").write_bytes(b"hello" * 4_096)
+    with pytest.raises(StoreOpenError) as foreign:
+        LmdbReader.open(tmp_path / "bare")
+    assert "isn't a ledger" in one_line(foreign)
