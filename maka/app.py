@@ -4,10 +4,12 @@ Two hosts on two state roots live in one process; nothing here touches signals, 
 """
 
 import random
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from platform import platform
 from shutil import which
 from threading import Event, Lock
@@ -165,7 +167,9 @@ def _ports(
     config: Config, log: Log, io: IoLoop, timers: ThreadTimers, store: LmdbLedger, providers: Providers
 ) -> Ports:
     processes = AsyncProcesses(io)
-    rg_path = which("rg", path=config.child_env.get("PATH"))
+    # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
+    own_rg = Path(sys.executable).with_name("rg")
+    rg_path = str(own_rg) if own_rg.exists() else which("rg", path=config.child_env.get("PATH"))
     return Ports(
         ids=UuidSource(),
         clock=SystemClock(),
