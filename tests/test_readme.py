@@ -115,6 +115,11 @@ def test_the_map_of_rooms_is_complete() -> None:
     assert sorted(listed) == sorted(parts), "add to, or remove from, the map of rooms in README.md"
 
 
+def test_every_benchmark_is_explained() -> None:
+    files = {f"bench/{path.name}" for path in (ROOT / "bench").glob("[!_]*.py")}
+    assert files <= first_cells(section("Numbers"))
+
+
 def test_every_setting_is_explained() -> None:
     keys = first_cells(section("Settings"))
     assert {field.name for field in fields(ModelProfile) if field.name != "name"} <= keys
