@@ -5,6 +5,7 @@ never a failure. First answer wins.
 """
 
 import threading
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import pykka
@@ -82,6 +83,16 @@ class OneShot(Generic[T]):
         assert not getattr(_inside, "actor", False), "an actor may not wait: tell, and take the answer as a message"
         self._done.wait(timeout_s)
         return self._value
+
+
+class Tells(Generic[T_contra]):
+    """A ReplyTo for an actor: the answer comes to it as a message."""
+
+    def __init__(self, tell: Callable[[T_contra], object]) -> None:
+        self._tell = tell
+
+    def set(self, value: T_contra) -> None:
+        self._tell(value)
 
 
 class Dropped(Generic[T_contra]):

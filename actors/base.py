@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, final
 import pykka
 import structlog
 
-from actors.address import mark_actor_thread
+from actors.address import Address, mark_actor_thread
 from actors.messages import COMMANDS, CONTROL, Parent
 from maka.contracts.errors import Refusal, RefusalCode
 
@@ -67,13 +67,14 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         """Free what the actor holds, after a stop or a crash. Must not fail."""
 
     @property
+    def address(self) -> Address[M]:
+        """Where to tell this actor something, itself included."""
+        return Address(self.actor_ref)
+
+    @property
     def idle(self) -> bool:
         """Say whether no further message waits: the moment to commit a batch."""
         return bool(self.actor_inbox.empty())
-
-    @final
-    def on_start(self) -> None:
-        mark_actor_thread()
 
     @final
     def on_receive(self, message: Any) -> None:
@@ -103,6 +104,10 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         self.log.error("actor_crashed", error_kind=getattr(exception_type, "__name__", "?"), exc_info=exception_value)
         pykka.ActorRegistry.unregister(self.actor_ref)
         self.actor_stopped.set()
+
+    def _actor_loop(self) -> None:
+        mark_actor_thread()
+        super()._actor_loop()
 
     def _actor_loop_teardown(self) -> None:
         # Pykka answers only what was asked; commands carry a port of their own, and none may be lost in silence.

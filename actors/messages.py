@@ -5,8 +5,7 @@ Messages are frozen and shared, not copied. `CONTROL` names those that go before
 and LedgerActor everything that clients or writers send is one lane, so a Stop never overtakes its own SendMessage.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from actors.address import ReplyTo
 from actors.messages_ledger import AppendDone, BarrierPassed, LedgerUp, Message, RunClosed
@@ -63,6 +62,12 @@ class Idle(Message, frozen=True):
     handled: int
 
 
+class SessionStopped(Message, frozen=True):
+    """A session's answer to the kernel's own stop at shutdown."""
+
+    session_id: SessionId
+
+
 class SessionDied(Message, frozen=True):
     session_id: SessionId
     reason: str
@@ -84,12 +89,10 @@ class Load(Message, frozen=True):
 
 
 class RunFinished(Message, frozen=True):
-    """From RunActor: its terminal is durable. `history` and `seen` include all of its facts."""
+    """From RunActor: its terminal is durable, at this position."""
 
     run_id: RunId
     position: int
-    history: Any
-    seen: Mapping[str, str]
 
 
 class RunDied(Message, frozen=True):
@@ -250,10 +253,19 @@ CONTROL = (
 COMMANDS = (CreateSession, SendMessage, StopSession, OpenSession, StopRun)
 
 ToKernel = (
-    CreateSession | SendMessage | StopSession | Recover | Shutdown | Idle | SessionDied | RunClosed | BarrierPassed
+    CreateSession | SendMessage | StopSession | Recover | Shutdown | Idle | SessionStopped | SessionDied | RunClosed
 )
 ToSession = (
-    OpenSession | Load | SendMessage | StopSession | RunFinished | RunDied | AppendDone | RunClosed | BarrierPassed
+    OpenSession
+    | Load
+    | SendMessage
+    | StopSession
+    | RunFinished
+    | RunDied
+    | AppendDone
+    | RunClosed
+    | BarrierPassed
+    | LedgerUp
 )
 ToRun = (
     Start

@@ -1,6 +1,6 @@
 """The ledger's side of the conversation: what LedgerActor and ProjectionActor are told, and what they answer."""
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -9,6 +9,8 @@ from maka.contracts.events import Committed
 from maka.contracts.ids import InvocationId, SessionId
 from maka.contracts.ports import Append, AppendResult, PutPartial
 from maka.contracts.session_events import Frame, SessionEvent
+
+CloseReason = Literal["app_restarted", "actor_crashed"]
 
 
 class Message(Struct, frozen=True, kw_only=True):
@@ -37,12 +39,18 @@ class CloseRun(Message, frozen=True):
 
     session_id: SessionId
     invocation_id: InvocationId
-    reason: str
+    reason: CloseReason
     to: Address[Any]
 
 
 class Barrier(Message, frozen=True):
     """Answered with BarrierPassed when everything before it is committed."""
+
+    to: Address[Any]
+
+
+class Follow(Message, frozen=True):
+    """Send Published for each batch from now on."""
 
     to: Address[Any]
 
@@ -108,5 +116,5 @@ class Unsubscribe(Message, frozen=True):
     sink: Sink
 
 
-ToLedger = AppendFacts | PutPartialText | CloseRun | Barrier | Probe
+ToLedger = AppendFacts | PutPartialText | CloseRun | Barrier | Follow | Probe
 ToFeed = Published | Show | Subscribe | Unsubscribe

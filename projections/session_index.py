@@ -31,7 +31,7 @@ class SessionStatus(StrEnum):
     QUEUED = "queued"
 
 
-class Header(Struct, frozen=True, kw_only=True, rename="camel"):
+class Header(Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """One session at a glance. `created_ts` and `activity_ts` are Unix ms; `activity_ts` never steps back.
 
     `waiting` holds the ids of unanswered requests, `open_runs` the runs without a terminal, `title_given` says that

@@ -47,6 +47,11 @@ def id_text(raw: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def is_id(value: str) -> bool:
+    """Say whether a value is an id of ours in its canonical form."""
+    return _UUID.fullmatch(value) is not None
+
+
 def is_command_id(value: str) -> bool:
     """Say whether a client's command id is acceptable: 1 to 128 characters of letters, digits and `_.:-`."""
     return _COMMAND.fullmatch(value) is not None

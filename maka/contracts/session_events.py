@@ -196,7 +196,9 @@ SessionEvent = (
 class Frame(Struct, frozen=True, kw_only=True):
     """A transient piece of a live stream. `after_seq`: show it once the run's facts through that seq were shown.
 
-    `offset` counts characters of the stream before `text`; a frame whose offset is 0 restarts the stream's text.
+    `kind` is text or thinking (`stream_id` is the id of the event that will end the stream), stdout or stderr
+    (`stream_id` is the call's id), or retry (`retry` is the event to show, text and offset mean nothing). `offset`
+    counts characters of the stream before `text`; a frame with offset 0 is a snapshot: the whole text so far.
     """
 
     session_id: SessionId

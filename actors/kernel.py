@@ -1,0 +1,234 @@
+"""KernelActor: root of the tree. Recovery, the table of live sessions, routing, passivation, shutdown.
+
+Laws: nothing is admitted before recovery is done; a session has one actor at a time; it is let go only when it is
+idle and has seen every command that was sent to it; at shutdown the door is closed first.
+"""
+
+from collections import deque
+from functools import partial
+from typing import assert_never
+
+from msgspec import Struct
+
+from actors import recovery, session_protocol
+from actors.address import Address, ReplyTo, Tells
+from actors.base import MakaActor
+from actors.messages import (
+    CreateSession,
+    Idle,
+    Load,
+    OpenSession,
+    Parent,
+    Recover,
+    SendMessage,
+    SessionDied,
+    SessionStopped,
+    Shutdown,
+    StopSession,
+    ToKernel,
+    ToSession,
+)
+from actors.messages_ledger import CloseRun, RunClosed, ToFeed, ToLedger
+from actors.session import SHUTDOWN, SessionActor
+from actors.wiring import Ports
+from maka.contracts.commands import Reply, Stop, StopReceipt
+from maka.contracts.errors import Refusal, RefusalCode
+from maka.contracts.ids import InvocationId, SessionId, is_id
+from maka.contracts.limits import SESSION_RELOADS_MAX, SESSIONS_IDLE_MAX
+from projections import session_index
+
+CLOSED = Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
+
+
+class Live(Struct):
+    """A session's actor, and the number of commands that were sent to it."""
+
+    address: Address[ToSession]
+    sent: int = 0
+    idle: bool = False
+
+
+class KernelActor(MakaActor[ToKernel]):
+    """Started by the composition root; told Recover first."""
+
+    def __init__(self, ports: Ports, parent: Parent | None, ledger: Address[ToLedger], feed: Address[ToFeed]) -> None:
+        super().__init__(ports.log, parent)
+        self._ports = ports
+        self._ledger = ledger
+        self._feed = feed
+        self._live: dict[SessionId, Live] = {}
+        self._reloads: dict[SessionId, int] = {}
+        self._next_number = 1
+        self._open = False
+        self._early: deque[CreateSession | SendMessage | StopSession] = deque()
+        self._recovered: ReplyTo[int] | None = None
+        self._closing: set[InvocationId] = set()
+        self._closed = 0
+        self._to_resume: tuple[SessionId, ...] = ()
+        self._shutdown: ReplyTo[bool] | None = None
+        self._stopping: set[SessionId] = set()
+
+    def receive(self, message: ToKernel) -> None:
+        match message:
+            case CreateSession() | SendMessage() | StopSession():
+                self._admit(message)
+            case Recover(reply=reply):
+                self._recover(reply)
+            case RunClosed(invocation_id=invocation_id):
+                self._closing.discard(invocation_id)
+                self._closed += 1
+                self._open_door()
+            case Idle(session_id=session_id, handled=handled):
+                self._note_idle(session_id, handled)
+            case Shutdown(reply=reply):
+                self._shut_down(reply)
+            case SessionStopped(session_id=session_id):
+                self._stopping.discard(session_id)
+                self._finish_shutdown()
+            case SessionDied(session_id=session_id):
+                self._reload(session_id)
+            case _:
+                assert_never(message)
+
+    def cleanup(self) -> None:
+        for live in self._live.values():
+            live.address.stop()
+        for message in self._early:
+            message.reply.set(CLOSED)
+
+    # -- recovery -------------------------------------------------------------------------------------------------
+
+    def _recover(self, reply: ReplyTo[int]) -> None:
+        self._recovered = reply
+        numbers = [session_index.decode(data).number for data in self._ports.reader.header_bytes()]
+        self._next_number = max(numbers, default=0) + 1
+        found = recovery.take_inventory(self._ports.reader, self.log)
+        processes = tuple(process for run in found.runs for process in run.processes)
+        if processes:
+            killed = self._ports.processes.kill_left_over(processes)
+            self.log.info("left_over_processes_killed", count=len(killed))
+        for path in (path for run in found.runs for path in run.temp_files):
+            self._ports.leftovers.unlink_temp(path)
+        self._to_resume = found.sessions
+        self._closing = {run.invocation_id for run in found.runs}
+        for run in found.runs:
+            self._ledger.tell(
+                CloseRun(
+                    session_id=run.session_id,
+                    invocation_id=run.invocation_id,
+                    reason="app_restarted",
+                    to=self.address,
+                )
+            )
+        self._open_door()
+
+    def _open_door(self) -> None:
+        if self._closing or self._open or self._recovered is None:
+            return
+        self._open = True
+        for session_id in self._to_resume:
+            self._session(session_id)
+        self._recovered.set(self._closed)
+        while self._early:
+            self._admit(self._early.popleft())
+
+    # -- commands -------------------------------------------------------------------------------------------------
+
+    def _admit(self, message: CreateSession | SendMessage | StopSession) -> None:
+        if self._shutdown is not None:
+            message.reply.set(CLOSED)
+        elif not self._open:
+            self._early.append(message)
+        elif isinstance(message, CreateSession):
+            self._create(message)
+        else:
+            self._route(message.command.session_id, message)
+
+    def _create(self, message: CreateSession) -> None:
+        command, reader = message.command, self._ports.reader
+        if (refusal := session_protocol.check_create(command)) is not None:
+            message.reply.set(refusal)
+            return
+        if (known := reader.command("", command.command_id)) is not None:
+            stored = reader.read_positions(known.position - 1, 1)[0]
+            conflict = session_protocol.check_known(known, session_protocol.key_of(command))
+            message.reply.set(conflict or session_protocol.outcome_of(stored))
+            return
+        number, self._next_number = self._next_number, self._next_number + 1
+        session_id = SessionId(self._ports.ids())
+        live = self._start(session_id)
+        live.sent += 1
+        live.address.tell(OpenSession(number=number, command=command, reply=message.reply))
+
+    def _route(self, session_id: SessionId, message: SendMessage | StopSession) -> None:
+        if not is_id(session_id):
+            words = f"not a session id: {session_id[:64]!r}; `maka sessions` lists them"
+            message.reply.set(session_protocol.invalid(words))
+            return
+        live = self._session(session_id)
+        live.sent += 1
+        live.idle = False
+        live.address.tell(message)
+
+    def _session(self, session_id: SessionId) -> Live:
+        """Return the session's actor, loading it where there is none."""
+        live = self._live.get(session_id)
+        if live is None:
+            live = self._start(session_id)
+            live.address.tell(Load())
+        return live
+
+    def _start(self, session_id: SessionId) -> Live:
+        address = self.address
+
+        def died(reason: str) -> None:
+            address.tell(SessionDied(session_id=session_id, reason=reason))
+
+        actor = self._ports.spawn(SessionActor, self._ports, died, session_id, address, self._ledger, self._feed)
+        live = Live(actor)
+        self._live[session_id] = live
+        return live
+
+    # -- passivation and death ------------------------------------------------------------------------------------
+
+    def _note_idle(self, session_id: SessionId, handled: int) -> None:
+        live = self._live.get(session_id)
+        if live is None or live.sent != handled:
+            return  # a command is on its way: it isn't idle any more
+        live.idle = True
+        # The newest idle one stands last; the oldest goes first when there are too many.
+        self._live[session_id] = self._live.pop(session_id)
+        idle = [key for key, each in self._live.items() if each.idle]
+        for key in idle[: max(0, len(idle) - SESSIONS_IDLE_MAX)]:
+            self._live.pop(key).address.stop()
+
+    def _reload(self, session_id: SessionId) -> None:
+        self._live.pop(session_id, None)
+        self._reloads[session_id] = self._reloads.get(session_id, 0) + 1
+        if session_id in self._stopping:
+            self._stopping.discard(session_id)
+            self._finish_shutdown()
+        elif self._reloads[session_id] <= SESSION_RELOADS_MAX:
+            self._session(session_id)  # its open runs have no owner now: loading closes them
+        else:
+            self.log.error("session_given_up", session_id=session_id, attempt=self._reloads[session_id])
+
+    # -- shutdown -------------------------------------------------------------------------------------------------
+
+    def _shut_down(self, reply: ReplyTo[bool]) -> None:
+        self._shutdown = reply
+        self._stopping = set(self._live)
+        for session_id in tuple(self._stopping):
+            stopped: ReplyTo[Reply] = Tells(partial(self._note_stopped, self.address, session_id))
+            command = Stop(session_id=session_id, source=SHUTDOWN)
+            if not self._live[session_id].address.tell(StopSession(command=command, reply=stopped)):
+                self._stopping.discard(session_id)
+        self._finish_shutdown()
+
+    @staticmethod
+    def _note_stopped(address: Address[ToKernel], session_id: SessionId, _: Reply | StopReceipt) -> None:
+        address.tell(SessionStopped(session_id=session_id))
+
+    def _finish_shutdown(self) -> None:
+        if self._shutdown is not None and not self._stopping:
+            self._shutdown.set(True)

@@ -1,0 +1,78 @@
+"""At start, before anything is admitted: what a dead owner left, and what to do about it.
+
+Reads open work only, so it costs what is open, not what is stored. It calls no model and runs no tool: it names the
+processes to kill and the temp files to unlink first, then the runs to close. A damaged run is left for its session.
+"""
+
+from msgspec import Struct
+
+from actors.base import Log
+from maka.contracts.actions import ProcessIdentity
+from maka.contracts.content import FunctionResponse
+from maka.contracts.errors import LedgerDamagedError
+from maka.contracts.events import Committed
+from maka.contracts.ids import CallId, InvocationId, SessionId
+from maka.contracts.limits import READ_POSITIONS_MAX
+from maka.contracts.ports import LedgerReader
+
+
+class Leftover(Struct, frozen=True, kw_only=True):
+    """A run without a terminal, with what its unanswered calls may have left on the machine."""
+
+    session_id: SessionId
+    invocation_id: InvocationId
+    processes: tuple[ProcessIdentity, ...] = ()
+    temp_files: tuple[str, ...] = ()
+
+
+class Inventory(Struct, frozen=True, kw_only=True):
+    """What recovery has to do: runs to close, sessions to go on with, and the next free session number."""
+
+    runs: tuple[Leftover, ...]
+    sessions: tuple[SessionId, ...]
+
+
+def read_run(reader: LedgerReader, invocation_id: InvocationId) -> list[Committed]:
+    """Return all of a run's facts, by short snapshots. Raises LedgerDamagedError."""
+    items: list[Committed] = []
+    while page := reader.read_stream(invocation_id, len(items), READ_POSITIONS_MAX):
+        items += page
+    return items
+
+
+def take_inventory(reader: LedgerReader, log: Log) -> Inventory:
+    """Read the open work."""
+    runs: list[Leftover] = []
+    sessions: list[SessionId] = []
+    for work in reader.open_work():
+        if work.run_id is None:
+            sessions.append(work.session_id)
+            continue
+        try:
+            items = read_run(reader, work.invocation_id)
+        except LedgerDamagedError as error:
+            log.error("run_damaged", session_id=work.session_id, error_kind=str(error))
+            continue
+        runs.append(_leftover(work.session_id, work.invocation_id, items))
+    return Inventory(runs=tuple(runs), sessions=tuple(sessions))
+
+
+def _leftover(session_id: SessionId, invocation_id: InvocationId, items: list[Committed]) -> Leftover:
+    processes: dict[CallId, ProcessIdentity] = {}
+    temp_files: dict[CallId, list[str]] = {}
+    for item in items:
+        content, actions = item.event.content, item.event.actions
+        if isinstance(content, FunctionResponse):
+            processes.pop(content.call_id, None)
+            temp_files.pop(content.call_id, None)
+        if actions is not None and actions.process_started is not None:
+            processes[actions.process_started.call_id] = actions.process_started.process
+        if actions is not None and (change := actions.file_change) is not None:
+            directory = change.path.rpartition("/")[0]
+            temp_files.setdefault(change.call_id, []).append(f"{directory}/{change.temp_name}")
+    return Leftover(
+        session_id=session_id,
+        invocation_id=invocation_id,
+        processes=tuple(processes.values()),
+        temp_files=tuple(path for paths in temp_files.values() for path in paths),
+    )

@@ -1,0 +1,211 @@
+"""RunActor: one run's durable envelope. It performs what run_protocol decides, in that order, and owns the children.
+
+Laws: data waits in the stash while an append is in flight, control doesn't; the backend and every tool of the run are
+its children, and are cancelled when it ends, however it ends.
+"""
+
+from collections import deque
+from functools import partial
+from typing import assert_never
+
+from msgspec import Struct
+
+from actors import request, run_protocol
+from actors.address import Address, ReplyTo
+from actors.backend import BackendActor
+from actors.base import MakaActor
+from actors.messages import (
+    Ack,
+    BackendDied,
+    Begin,
+    Cancel,
+    CancelTool,
+    Dispatch,
+    Due,
+    Grant,
+    Parent,
+    RunFinished,
+    StopRun,
+    ToBackend,
+    ToolDied,
+    ToRun,
+    ToSession,
+    ToTool,
+)
+from actors.messages_ledger import AppendDone, AppendFacts, PutPartialText, Show, ToFeed, ToLedger
+from actors.run_types import (
+    AckBatch,
+    AnswerStops,
+    AppendEvents,
+    Arm,
+    CancelRequest,
+    Disarm,
+    Effect,
+    Env,
+    Finish,
+    GrantFact,
+    SendRequest,
+    ShowFrame,
+    StartTool,
+    State,
+    StopTool,
+    StorePartial,
+)
+from actors.timers import Deadlines
+from actors.tool import ToolActor
+from actors.wiring import Ports
+from maka.contracts.codec import drafts
+from maka.contracts.commands import Reply
+from maka.contracts.errors import LedgerError, Refusal, RefusalCode
+from maka.contracts.ids import CallId
+from maka.contracts.limits import STASH_MAX
+from maka.contracts.model_ports import Provider
+from maka.contracts.ports import Append, Group
+
+
+class Links(Struct, frozen=True, kw_only=True):
+    """Whom a run talks to."""
+
+    ledger: Address[ToLedger]
+    feed: Address[ToFeed]
+    session: Address[ToSession]
+
+
+class RunActor(MakaActor[ToRun]):
+    """Started by SessionActor once the run's first append is durable; told Start, and ends itself."""
+
+    def __init__(
+        self, ports: Ports, parent: Parent | None, links: Links, state: State, kit: request.Kit, provider: Provider
+    ) -> None:
+        super().__init__(ports.log.bind(run_id=state.plan.who.run_id), parent)
+        self._ports = ports
+        self._links = links
+        self._state = state
+        self._build = partial(request.build, kit)
+        self._provider = provider
+        self._backend: Address[ToBackend] | None = None
+        self._tools: dict[CallId, Address[ToTool]] = {}
+        self._stash: deque[ToRun] = deque()
+        self._stops: list[ReplyTo[Reply]] = []
+        self._deadlines = Deadlines(ports.timers, self._due)
+
+    def receive(self, message: ToRun) -> None:
+        if isinstance(message, Due) and not self._deadlines.is_current(message.kind, message.token):
+            return
+        if isinstance(message, StopRun):
+            self._stops.append(message.reply)
+        if self._state.in_flight is not None and isinstance(message, run_protocol.STASHED):
+            assert len(self._stash) < STASH_MAX, "more data than the credits of all senders allow"
+            self._stash.append(message)
+            return
+        self._decide(message)
+        while self._stash and self._state.in_flight is None:
+            self._decide(self._stash.popleft())
+
+    def cleanup(self) -> None:
+        self._deadlines.disarm_all()
+        if self._backend is not None:
+            self._backend.tell(Cancel(generation=self._state.generation))
+            self._backend.stop()
+        for tool in self._tools.values():
+            tool.tell(CancelTool())
+        self._answer_stops(
+            Refusal(
+                code=RefusalCode.INTERNAL, message="the run's actor ended; look at the session to learn its outcome"
+            )
+        )
+
+    def _due(self, kind: str, token: int) -> None:
+        self.address.tell(Due(kind=kind, token=token))
+
+    def _decide(self, message: ToRun) -> None:
+        clock = self._ports.clock
+        env = Env(
+            ids=self._ports.ids,
+            now_ms=clock.now_ms(),
+            now_s=clock.monotonic_s(),
+            tools=self._ports.catalog,
+            build=self._build,
+        )
+        decision = run_protocol.decide(self._state, message, env)
+        self._state = decision.state
+        for effect in decision.effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case AppendEvents():
+                self._append(effect)
+            case SendRequest(generation=generation, body=body, tries=tries):
+                self._open_backend().tell(Begin(generation=generation, body=body, tries=tries))
+            case CancelRequest(generation=generation):
+                if self._backend is not None:
+                    self._backend.tell(Cancel(generation=generation))
+            case AckBatch(generation=generation):
+                if self._backend is not None:
+                    self._backend.tell(Ack(generation=generation))
+            case StartTool():
+                self._start_tool(effect)
+            case StopTool(call_id=call_id):
+                if (tool := self._tools.get(call_id)) is not None:
+                    tool.tell(CancelTool())
+            case GrantFact(call_id=call_id, token=token, granted=granted):
+                if (tool := self._tools.get(call_id)) is not None:
+                    tool.tell(Grant(token=token, granted=granted))
+            case ShowFrame(frame=frame):
+                self._links.feed.tell(Show(frame=frame))
+            case StorePartial(partial=piece):
+                self._links.ledger.tell(PutPartialText(partial=piece))
+            case Arm(kind=kind, delay_s=delay_s):
+                self._deadlines.arm(kind, delay_s)
+            case Disarm(kind=kind):
+                self._deadlines.disarm(kind)
+            case AnswerStops(reply=reply):
+                self._answer_stops(reply)
+            case Finish(position=position):
+                self._links.session.tell(RunFinished(run_id=self._state.plan.who.run_id, position=position))
+                self.stop()
+            case _:
+                assert_never(effect)
+
+    def _append(self, effect: AppendEvents) -> None:
+        try:
+            inline = [self._ports.blobs.put(data)[1] for data in effect.blobs]
+        except LedgerError as error:
+            # The same to the protocol as an append without room: nothing is stored, and it is tried again.
+            refusal = Refusal(code=RefusalCode.LEDGER_FULL, message=str(error))
+            self.address.tell(AppendDone(tag=effect.tag, result=refusal))
+            return
+        group = Group(self._state.plan.who.invocation_id, effect.expected_seq, drafts(effect.events))
+        append = Append(
+            groups=(group,),
+            blobs=tuple(data for data in inline if data is not None),
+            settlement=effect.settlement,
+        )
+        self._links.ledger.tell(AppendFacts(append=append, to=self.address, tag=effect.tag))
+
+    def _open_backend(self) -> Address[ToBackend]:
+        if self._backend is None:
+            address = self.address
+
+            def died(reason: str) -> None:
+                address.tell(BackendDied(reason=reason))
+
+            self._backend = self._ports.spawn(BackendActor, self._ports, died, address, self._provider)
+        return self._backend
+
+    def _start_tool(self, effect: StartTool) -> None:
+        tool, address, call_id = self._ports.catalog.get(effect.call.name), self.address, effect.call.call_id
+        assert tool is not None, "the gate admits known tools only"
+
+        def died(reason: str) -> None:
+            address.tell(ToolDied(call_id=call_id, reason=reason))
+
+        actor = self._ports.spawn(ToolActor, self._ports, died, address, tool, call_id)
+        self._tools[call_id] = actor
+        actor.tell(Dispatch(call=effect.call, env=effect.env))
+
+    def _answer_stops(self, reply: Reply) -> None:
+        stops, self._stops = self._stops, []
+        for stop in stops:
+            stop.set(reply)

@@ -1,0 +1,211 @@
+"""PURE: (state, message, env) -> Decision. One run's durable envelope: what each message means, and in which order.
+
+Laws: nothing is shown or done before its facts are durable (deltas excepted); one append is unanswered at a time;
+the first message handled that ends the run wins, and everything after it changes nothing. A refusal that only a bug
+can cause is an assertion.
+"""
+
+from typing import assert_never
+
+from actors import run_ending, run_steps, run_tools
+from actors.messages import (
+    BackendDied,
+    Deltas,
+    Due,
+    FactWanted,
+    StepEnded,
+    StopRun,
+    ToolDied,
+    ToolEnded,
+    ToolOutput,
+    ToRun,
+)
+from actors.messages import Start as StartRun
+from actors.messages_ledger import AppendDone, LedgerUp
+from actors.run_types import (
+    AnswerStops,
+    Arm,
+    Deciding,
+    Decision,
+    Env,
+    Finish,
+    GrantFact,
+    InFlight,
+    NextRequest,
+    Purpose,
+    State,
+    failure,
+)
+from actors.verdicts import ToolAnswer
+from maka.contracts.content import FunctionCall, Outcome
+from maka.contracts.errors import FailureClass, Refusal, RefusalCode
+from maka.contracts.events import Committed, RuntimeEvent, Status
+from maka.contracts.ports import Appended
+from projections import model_history, run_state
+from projections.settlement import Ending
+
+STASHED = (Deltas, StepEnded, FactWanted, ToolOutput, ToolEnded)
+"""Data: waits while an append is in flight."""
+
+
+def decide(state: State, message: ToRun, env: Env) -> Decision:
+    """Handle one message. The caller stashes data while `state.in_flight` is set."""
+    d = Deciding(state, env)
+    if not state.ended:
+        _handle(d, message)
+    elif isinstance(message, StopRun) and state.receipt is not None:
+        d.do(AnswerStops(state.receipt))
+    elif isinstance(message, FactWanted):
+        d.do(GrantFact(message.call_id, message.token, False))
+    return Decision(d.state, tuple(d.effects))
+
+
+def _handle(d: Deciding, message: ToRun) -> None:
+    match message:
+        case StartRun():
+            run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
+            if (limit_s := d.state.plan.limits.active_s_max) is not None:
+                d.do(Arm("deadline", limit_s))
+        case Deltas(generation=generation, batch=batch):
+            if _is_live(d, generation):
+                run_steps.deltas(d, generation, batch)
+        case StepEnded(generation=generation, verdict=verdict):
+            if _is_live(d, generation):
+                run_steps.step_ended(d, verdict)
+        case FactWanted():
+            run_tools.fact_wanted(
+                d, message.call_id, message.token, message.file_change, message.process_started, message.blobs
+            )
+        case ToolOutput(call_id=call_id, stream=stream, text=text):
+            if d.state.claim is None:
+                run_steps.tool_output(d, call_id, stream, text)
+        case ToolEnded(call_id=call_id, answer=answer):
+            run_tools.tool_ended(d, call_id, answer)
+            _go_on(d)
+        case ToolDied(call_id=call_id, reason=reason):
+            text = f"the part of the program that ran this call crashed ({reason}); its outcome is unknown"
+            run_tools.tool_ended(d, call_id, ToolAnswer(outcome=Outcome.OUTCOME_UNKNOWN, text=text))
+            _go_on(d)
+        case StopRun(source=source):
+            run_ending.claim(d, Ending(status=Status.ABORTED, abort_source=source, stop_reason="user_stop"))
+            run_ending.try_settle(d)
+        case Due(kind=kind):
+            _due(d, kind)
+        case BackendDied(reason=reason):
+            text = f"the part of the program that talked to the model crashed ({reason}); send the message again"
+            run_ending.claim(d, failure(FailureClass.MISSING_TERMINAL_EVENT.value, text))
+        case AppendDone(tag=tag, result=result):
+            flight = d.state.in_flight
+            assert flight is not None and flight.tag == tag, "an answer to an append that nobody sent"
+            d.set(in_flight=None)
+            if isinstance(result, Appended):
+                _stored(d, flight, result)
+            else:
+                _refused(d, flight, result)
+        case LedgerUp():
+            run_ending.try_settle(d)
+        case _:
+            assert_never(message)
+
+
+def _is_live(d: Deciding, generation: int) -> bool:
+    return d.state.claim is None and generation == d.state.generation
+
+
+def _go_on(d: Deciding) -> None:
+    if d.state.claim is not None:
+        run_ending.try_settle(d)
+    else:
+        run_tools.answer_due(d)
+
+
+def _due(d: Deciding, kind: str) -> None:
+    match kind:
+        case "partial":
+            run_steps.store_partials(d)
+        case "retry":
+            if d.state.claim is None:
+                run_steps.retry_due(d)
+        case "deadline":
+            limit_s = d.state.plan.limits.active_s_max
+            words = f"the time limit of {limit_s:g} s was reached; raise it, or send “continue” to go on"
+            run_ending.claim(d, failure(FailureClass.DEADLINE.value, words))
+        case "settle":
+            run_ending.force(d)
+        case "settle_retry":
+            run_ending.try_settle(d)
+        case _:
+            raise AssertionError(f"a timer of an unknown kind: {kind}")
+
+
+# -- answers of the ledger ----------------------------------------------------------------------------------------
+
+
+def _stored(d: Deciding, flight: InFlight, result: Appended) -> None:
+    _fold(d, flight.events, result)
+    match flight.purpose:
+        case Purpose.STEP:
+            d.set(step_calls=tuple(event for event in flight.events if isinstance(event.content, FunctionCall)))
+            if d.state.claim is None:
+                run_tools.step_stored(d, flight.events)
+            else:
+                d.set(streams=())
+        case Purpose.DISPATCH:
+            run_tools.dispatches_stored(d, flight.work)
+        case Purpose.ANSWER:
+            run_tools.answers_stored(d, flight.work)
+        case Purpose.FACT:
+            assert flight.call_id is not None
+            d.do(GrantFact(flight.call_id, flight.token, d.state.claim is None))
+        case Purpose.REQUEST:
+            pass
+        case Purpose.FINAL | Purpose.SETTLE:
+            run_ending.sealed(d, flight, result.places[-1][0])
+            return
+        case _:
+            assert_never(flight.purpose)
+    _follow(d, flight)
+
+
+def _follow(d: Deciding, flight: InFlight) -> None:
+    """Do what the commit made possible; after a claim that is only the settlement."""
+    if d.state.claim is not None:
+        run_ending.try_settle(d)
+    elif flight.request is not None:
+        run_steps.send(d, flight.request)
+    elif flight.purpose in (Purpose.DISPATCH, Purpose.ANSWER, Purpose.FACT):
+        run_tools.answer_due(d)
+        run_tools.all_answered(d)
+
+
+def _fold(d: Deciding, events: tuple[RuntimeEvent, ...], result: Appended) -> None:
+    facts, history, seen, tokens = d.state.facts, d.state.history, d.state.seen, d.state.tokens
+    for event, (position, seq) in zip(events, result.places, strict=True):
+        item = Committed(position=position, seq=seq, event=event)
+        facts, history = run_state.fold(facts, item), model_history.fold(history, item)
+        if event.actions is not None:
+            if (file := event.actions.file_seen) is not None:
+                seen = {**seen, file.path: file.sha256}
+            if (usage := event.actions.token_usage) is not None:
+                tokens += usage.input + usage.output
+    d.set(facts=facts, history=history, seen=seen, tokens=tokens)
+
+
+def _refused(d: Deciding, flight: InFlight, refusal: Refusal) -> None:
+    if flight.purpose is Purpose.FACT:
+        assert flight.call_id is not None
+        d.do(GrantFact(flight.call_id, flight.token, False))
+    match refusal.code:
+        case RefusalCode.LEDGER_FULL | RefusalCode.LEDGER_CLOSED:
+            run_ending.claim_waiting(d, failure(FailureClass.LEDGER_UNAVAILABLE.value, refusal.message))
+            run_ending.cannot_store(d, refusal)
+        case RefusalCode.LIMIT_EXCEEDED:
+            assert flight.purpose is not Purpose.SETTLE, f"a settlement is refused: {refusal.message}"
+            run_ending.replace_claim(d, failure(FailureClass.RUN_LIMIT_REACHED.value, refusal.message))
+        case RefusalCode.RUN_SEALED:
+            # CloseRun ended it, in the belief that nobody lived here: the log is right.
+            d.set(ended=True, receipt=refusal)
+            run_ending.cancel_effects(d)
+            d.do(AnswerStops(refusal), Finish(d.state.facts.position))
+        case _:
+            raise AssertionError(f"the ledger refused {flight.purpose}: {refusal.code} {refusal.message}")

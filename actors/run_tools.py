@@ -1,0 +1,205 @@
+"""PURE: the calls of one step. The gate, dispatches, tools' facts, answers, and what follows the last answer."""
+
+from msgspec.structs import replace
+
+from actors import mapper, tool_gate
+from actors.run_ending import append, claim
+from actors.run_steps import active_ms
+from actors.run_types import (
+    Built,
+    Deciding,
+    GrantFact,
+    NextRequest,
+    Purpose,
+    StartTool,
+    Wanted,
+    Work,
+    failure,
+)
+from actors.verdicts import ToolAnswer
+from maka.contracts.actions import Actions, FileChange, ProcessStarted, ToolDispatch
+from maka.contracts.codec import canonical_json, hash_hex
+from maka.contracts.content import FunctionCall, Outcome
+from maka.contracts.errors import FailureClass
+from maka.contracts.events import Committed, RuntimeEvent
+from maka.contracts.ids import CallId
+from maka.contracts.tool_ports import ToolCall, ToolEnv
+from projections import model_history
+from projections.model_history import History
+from projections.settlement import Ending
+
+
+def step_stored(d: Deciding, events: tuple[RuntimeEvent, ...]) -> None:
+    """The step's calls are durable: ask the gate about each, and dispatch those that may run."""
+    d.set(streams=())
+    if (limit := d.state.plan.limits.tokens_max) is not None and d.state.tokens >= limit:
+        claim(d, failure(FailureClass.BUDGET.value, f"the run used its {limit:,} tokens; raise the limit to go on"))
+        return
+    calls = tuple(event for event in events if isinstance(event.content, FunctionCall))
+    verdicts = tool_gate.check_step(calls, d.env.tools, d.state.failures)
+    facts: list[RuntimeEvent] = []
+    work: list[Work] = []
+    for call, verdict in zip(calls, verdicts, strict=True):
+        call_id, content = CallId(call.id), call.content
+        assert isinstance(content, FunctionCall)
+        if isinstance(verdict, tool_gate.Admit):
+            work.append(Work(call_id=call_id, name=verdict.name, step=d.state.step, args=verdict.args))
+            facts.append(mapper.dispatch(d.who, d.at(), _dispatch(d, work[-1])))
+        else:
+            answer = ToolAnswer(outcome=Outcome.REFUSED, text=verdict.text)
+            work.append(Work(call_id=call_id, name=content.name, step=d.state.step, args=None, answer=answer))
+            facts.append(_response(d, work[-1], answer))
+    d.set(bad_rounds=tool_gate.bad_rounds(d.state.bad_rounds, verdicts))
+    request = _next_request(d, facts) if d.state.bad_rounds else None
+    append(d, Purpose.DISPATCH, tuple(facts), work=tuple(work), request=request)
+
+
+def _dispatch(d: Deciding, work: Work) -> ToolDispatch:
+    tool = d.env.tools.get(work.name)
+    assert tool is not None and work.args is not None, "the gate admits known tools only"
+    return ToolDispatch(
+        call_id=work.call_id,
+        name=work.name,
+        operation_id=d.env.ids(),
+        args_hash=hash_hex(canonical_json(work.args)),
+        recovery_mode=tool.recovery_mode,
+    )
+
+
+def _response(d: Deciding, work: Work, answer: ToolAnswer) -> RuntimeEvent:
+    return mapper.response(d.who, d.at(), call_id=work.call_id, name=work.name, step=work.step, answer=answer)
+
+
+def dispatches_stored(d: Deciding, work: tuple[Work, ...]) -> None:
+    """The dispatches are durable: start the tools. After a claim they are never started."""
+    d.set(work=tuple(item for item in work if item.args is not None))
+    _note_failures(d, tuple(item for item in work if item.args is None))
+    if d.state.claim is not None:
+        return
+    started: list[Work] = []
+    for item in d.state.work:
+        assert item.args is not None
+        call = ToolCall(call_id=item.call_id, name=item.name, args=item.args)
+        suffix = f".maka-{item.call_id.rpartition('-')[2]}"
+        env = ToolEnv(session_id=d.who.session_id, cwd=d.state.plan.cwd, temp_suffix=suffix, seen=d.state.seen)
+        d.do(StartTool(call, env))
+        started.append(replace(item, started=True))
+    d.set(work=tuple(started))
+
+
+def fact_wanted(
+    d: Deciding,
+    call_id: CallId,
+    token: int,
+    file_change: FileChange | None,
+    process_started: ProcessStarted | None,
+    blobs: tuple[bytes, ...],
+) -> None:
+    """Make a tool's fact durable before its effect; after a claim there is no further effect."""
+    if d.state.claim is not None or all(item.call_id != call_id for item in d.state.work):
+        d.do(GrantFact(call_id, token, False))
+        return
+    actions = Actions(file_change=file_change, process_started=process_started)
+    event = mapper.tool_fact(d.who, d.at(), actions)
+    append(d, Purpose.FACT, (event,), blobs=blobs, token=token, call_id=call_id)
+
+
+def tool_ended(d: Deciding, call_id: CallId, answer: ToolAnswer) -> None:
+    """Take a call's end; a live run records it at once, an ending one settles with it."""
+    if all(item.call_id != call_id or item.answer is not None for item in d.state.work):
+        return
+    work = tuple(replace(item, answer=answer) if item.call_id == call_id else item for item in d.state.work)
+    d.set(work=work)
+
+
+def answer_due(d: Deciding) -> None:
+    """Record the answers that wait; with the last one goes the next request."""
+    due = tuple(item for item in d.state.work if item.answer is not None)
+    if not due or d.state.in_flight is not None or d.state.claim is not None:
+        return
+    facts = [_response(d, item, item.answer) for item in due if item.answer is not None]
+    request = _next_request(d, facts) if len(due) == len(d.state.work) else None
+    blobs = tuple(blob for item in due if item.answer is not None for blob in item.answer.blobs)
+    append(d, Purpose.ANSWER, tuple(facts), blobs=blobs, work=due, request=request)
+
+
+def answers_stored(d: Deciding, answered: tuple[Work, ...]) -> None:
+    """The answers are durable: they are no work any more."""
+    _note_failures(d, answered)
+    done = {item.call_id for item in answered}
+    d.set(work=tuple(item for item in d.state.work if item.call_id not in done))
+
+
+def _note_failures(d: Deciding, answered: tuple[Work, ...]) -> None:
+    failures = d.state.failures
+    calls = {CallId(call.id): call for call in d.state.step_calls}
+    for item in answered:
+        assert item.answer is not None
+        call = calls[item.call_id].content
+        assert isinstance(call, FunctionCall)
+        failures = tool_gate.note(failures, call, failed=item.answer.outcome is not Outcome.OK)
+    d.set(failures=failures)
+
+
+def all_answered(d: Deciding) -> None:
+    """Every call of the step is answered and no request went along: end the run, or record the request alone."""
+    if d.state.work or d.state.claim is not None or d.state.in_flight is not None:
+        return
+    ending = _limit(d)
+    if ending is not None:
+        if ending.failure_class == FailureClass.TOOL_STEP_CAP_REACHED:
+            words = "The step limit was reached with tools still wanted; the task may be incomplete. Send “continue”."
+            claim(d, ending, mapper.notice(d.who, d.at(), "step_limit", words))
+        else:
+            claim(d, ending)
+        return
+    wanted = _wanted(d, d.state.facts.seq)
+    built = d.env.build(d.state.history, wanted, raise_through=d.state.history.position)
+    if isinstance(built, Ending):
+        claim(d, built)
+        return
+    assert isinstance(built, Built), "a raise was allowed"
+    event = mapper.model_request(d.who, d.at(), built.action)
+    request = NextRequest(step=wanted.step, attempt=1, tries=1, body=built.body)
+    append(d, Purpose.REQUEST, (event,), request=request)
+
+
+def _limit(d: Deciding) -> Ending | None:
+    limits = d.state.plan.limits
+    if limits.steps_max is not None and d.state.step >= limits.steps_max:
+        message = f"the step limit of {limits.steps_max} was reached with tools still wanted; send “continue” to go on"
+        return failure(FailureClass.TOOL_STEP_CAP_REACHED.value, message)
+    if tool_gate.must_fail(d.state.bad_rounds):
+        message = f"the model made only calls that can't run, {d.state.bad_rounds} steps in a row; rephrase the task"
+        return failure(FailureClass.INVALID_TOOL_CALLS.value, message)
+    return None
+
+
+def _wanted(d: Deciding, history_seq: int) -> Wanted:
+    return Wanted(step=d.state.step + 1, attempt=1, history_seq=history_seq, active_ms=active_ms(d))
+
+
+def _next_request(d: Deciding, facts: list[RuntimeEvent]) -> NextRequest | None:
+    """Add the next request to the append that answers the last call; None where it must wait for that commit."""
+    if _limit(d) is not None:
+        return None
+    history, seq = _ahead(d, facts)
+    wanted = _wanted(d, seq)
+    built = d.env.build(history, wanted, raise_through=None)
+    if not isinstance(built, Built):
+        return None
+    facts.append(mapper.model_request(d.who, d.at(), built.action))
+    return NextRequest(step=wanted.step, attempt=1, tries=1, body=built.body)
+
+
+def _ahead(d: Deciding, facts: list[RuntimeEvent]) -> tuple[History, int]:
+    """Fold facts that aren't durable yet, to build the request that is recorded together with them.
+
+    Their positions are guesses; only the order counts here, and the guess is thrown away.
+    """
+    history, seq = d.state.history, d.state.facts.seq
+    for offset, event in enumerate(facts, start=1):
+        history = model_history.fold(
+            history, Committed(position=d.state.history.position + offset, seq=seq + offset, event=event)
+        )
+    return history, seq + len(facts)

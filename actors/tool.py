@@ -1,0 +1,184 @@
+"""ToolActor: one dispatched tool call, from its start to its one ToolEnded.
+
+Laws: no effect before its fact is durable (`commit` asks the run, `then` runs after the answer); cancel is sticky
+and is answered with ToolEnded like everything else; whatever a tool raises, SystemExit included, is a tool error.
+Large values are stored here, before the append that names them.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from actors.address import Address
+from actors.base import MakaActor
+from actors.messages import (
+    CancelTool,
+    CommitWanted,
+    Dispatch,
+    FactWanted,
+    Grant,
+    OutputSeen,
+    Parent,
+    ResultSeen,
+    ToolEnded,
+    ToolOutput,
+    ToRun,
+    ToTool,
+)
+from actors.verdicts import ToolAnswer
+from actors.wiring import Ports
+from maka.contracts.actions import FileChange, ProcessStarted
+from maka.contracts.content import BlobRef, Outcome
+from maka.contracts.errors import LedgerError
+from maka.contracts.ids import CallId
+from maka.contracts.limits import ERROR_TEXT_CHARS_MAX
+from maka.contracts.tool_ports import FileFact, ProcessFact, Tool, ToolFact, ToolResult
+
+
+class Listener:
+    """Carries a tool's facts from any thread into the mailbox."""
+
+    def __init__(self, address: Address[ToTool]) -> None:
+        self._address = address
+
+    def output(self, stream: str, text: str) -> None:
+        self._address.tell(OutputSeen(stream=stream, text=text))
+
+    def commit(self, fact: ToolFact, then: Callable[[bool], None]) -> None:
+        if not self._address.tell(CommitWanted(fact=fact, then=then)):
+            then(False)
+
+    def ended(self, result: ToolResult) -> None:
+        self._address.tell(ResultSeen(result=result))
+
+
+class ToolActor(MakaActor[ToTool]):
+    """Started by RunActor for one call; stops itself after ToolEnded."""
+
+    def __init__(self, ports: Ports, parent: Parent | None, run: Address[ToRun], tool: Tool, call_id: CallId) -> None:
+        super().__init__(ports.log, parent)
+        self._clock = ports.clock
+        self._blobs = ports.blobs
+        self._run = run
+        self._tool = tool
+        self._call_id = call_id
+        self._cancel: Callable[[], None] | None = None
+        self._cancelled = False
+        self._ended = False
+        self._started_s = 0.0
+        self._token = 0
+        self._waiting: dict[int, Callable[[bool], None]] = {}
+
+    def receive(self, message: ToTool) -> None:
+        match message:
+            case Dispatch():
+                self._start(message)
+            case CancelTool():
+                self._cancelled = True
+                if self._cancel is not None:
+                    self._guarded(self._cancel)
+            case Grant(token=token, granted=granted):
+                if (then := self._waiting.pop(token, None)) is not None:
+                    self._guarded(lambda: then(granted and not self._cancelled))
+            case OutputSeen(stream=stream, text=text):
+                self._run.tell(ToolOutput(call_id=self._call_id, stream=stream, text=text))
+            case CommitWanted():
+                self._ask_commit(message)
+            case ResultSeen(result=result):
+                self._end(result)
+            case _:
+                assert_never(message)
+
+    def cleanup(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for then in waiting.values():
+            self._guarded(lambda then=then: then(False))  # type: ignore[misc]
+        if self._cancel is not None and not self._ended:
+            self._guarded(self._cancel)
+
+    def _start(self, message: Dispatch) -> None:
+        self._started_s = self._clock.monotonic_s()
+        if self._cancelled:
+            self._end(ToolResult(outcome=Outcome.NOT_STARTED, text="not started: the run was stopped first"))
+            return
+        listener = Listener(self.address)
+
+        def start() -> None:
+            self._cancel = self._tool.start(message.call, message.env, listener)
+
+        self._guarded(start)
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except BaseException as error:  # the one place where a tool's own exceptions, SystemExit included, end
+            self.log.warning("tool_raised", call_id=self._call_id, error_kind=type(error).__name__)
+            text = f"the tool failed: {type(error).__name__}: {error}"[:ERROR_TEXT_CHARS_MAX]
+            self._end(ToolResult(outcome=Outcome.ERROR, text=text))
+
+    def _ask_commit(self, message: CommitWanted) -> None:
+        if self._cancelled or self._ended:
+            self._guarded(lambda: message.then(False))
+            return
+        self._token += 1
+        self._waiting[self._token] = message.then
+        match message.fact:
+            case FileFact() as fact:
+                try:
+                    pre_image, blobs = self._store(fact.pre_image)
+                except LedgerError as error:
+                    self._refuse_effect(self._token, f"the old content can't be kept, so nothing was changed: {error}")
+                    return
+                change = FileChange(
+                    call_id=self._call_id,
+                    path=fact.path,
+                    before_sha256=fact.before_sha256,
+                    after_sha256=fact.after_sha256,
+                    pre_image=pre_image,
+                    temp_name=fact.temp_name,
+                )
+                self._run.tell(FactWanted(call_id=self._call_id, token=self._token, file_change=change, blobs=blobs))
+            case ProcessFact() as fact:
+                started = ProcessStarted(
+                    call_id=self._call_id, process=fact.process, command=fact.command, background=fact.background
+                )
+                self._run.tell(FactWanted(call_id=self._call_id, token=self._token, process_started=started))
+            case _:
+                assert_never(message.fact)
+
+    def _refuse_effect(self, token: int, reason: str) -> None:
+        then = self._waiting.pop(token)
+        self._end(ToolResult(outcome=Outcome.ERROR, text=reason))
+        self._guarded(lambda: then(False))
+
+    def _store_or_drop(self, data: bytes | None) -> tuple[BlobRef | None, tuple[bytes, ...]]:
+        """Store what is for people only; without room the call's true result still counts."""
+        try:
+            return self._store(data)
+        except LedgerError as error:
+            self.log.error("output_not_stored", call_id=self._call_id, error_kind=str(error))
+            return None, ()
+
+    def _store(self, data: bytes | None) -> tuple[BlobRef | None, tuple[bytes, ...]]:
+        if data is None:
+            return None, ()
+        ref, inline = self._blobs.put(data)
+        return ref, () if inline is None else (inline,)
+
+    def _end(self, result: ToolResult) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        whole, whole_blobs = self._store_or_drop(result.whole)
+        diff, diff_blobs = self._store_or_drop(None if result.diff is None else result.diff.encode())
+        answer = ToolAnswer(
+            outcome=result.outcome,
+            text=result.text,
+            duration_ms=max(0, round(1000 * (self._clock.monotonic_s() - self._started_s))),
+            exit_code=result.exit_code,
+            whole=whole,
+            diff=diff,
+            seen=result.seen,
+            blobs=(*whole_blobs, *diff_blobs),
+        )
+        self._run.tell(ToolEnded(call_id=self._call_id, answer=answer))
+        self.stop()

@@ -1,0 +1,47 @@
+"""What the composition root hands to every actor: ports, and a way to start further actors."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+
+from actors.address import Address
+from actors.base import Log, MakaActor
+from maka.contracts.ids import IdSource
+from maka.contracts.model_ports import ProviderSource
+from maka.contracts.ports import BlobWriter, Clock, LedgerReader, Timers
+from maka.contracts.tool_ports import Processes, ToolCatalog
+
+M = TypeVar("M")
+
+
+class Spawn(Protocol):
+    """Starts an actor: on a thread in production, under the seeded scheduler in simulation."""
+
+    def __call__(self, actor: type[MakaActor[M]], *args: Any) -> Address[M]: ...
+
+
+class Leftovers(Protocol):
+    """The file port of recovery."""
+
+    def unlink_temp(self, path: str) -> bool:
+        """Remove a temp file that a dead owner left; say whether there was one."""
+        ...
+
+
+class Ports(Struct, frozen=True, kw_only=True):
+    """Everything outside that actors see. `prompt` is cwd -> system prompt; `jitter` is a number in [0, 1)."""
+
+    ids: IdSource
+    clock: Clock
+    timers: Timers
+    jitter: Callable[[], float]
+    reader: LedgerReader
+    blobs: BlobWriter
+    providers: ProviderSource
+    catalog: ToolCatalog
+    processes: Processes
+    leftovers: Leftovers
+    prompt: Callable[[str], str]
+    spawn: Spawn
+    log: Log

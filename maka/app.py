@@ -1,0 +1,238 @@
+"""The composition root: the only file that knows everything. Start in order, ready, run, stop in reverse.
+
+Two hosts on two state roots live in one process; nothing here touches signals, global logging or other actors.
+"""
+
+import random
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from platform import platform
+from shutil import which
+from threading import Event, Lock
+from typing import Any, Self
+
+import pykka
+
+from actors.address import Address, OneShot
+from actors.base import Log, MakaActor
+from actors.kernel import KernelActor
+from actors.ledger import LedgerActor
+from actors.messages import Recover, Shutdown, ToKernel
+from actors.messages_ledger import Follow, ToFeed, ToLedger
+from actors.projection import ProjectionActor
+from actors.wiring import Ports
+from maka.config import Config, read_key
+from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
+from maka.contracts.limits import RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
+from maka.contracts.model_ports import ModelProfile, Provider
+from maka.contracts.ports import LedgerReader
+from maka.edges.clock import SystemClock
+from maka.edges.ids import UuidSource
+from maka.edges.instructions import system_prompt
+from maka.edges.io_loop import IoLoop
+from maka.edges.logs import LogFile, make_logger
+from maka.edges.openai_chat import OpenAIChat
+from maka.edges.processes import AsyncProcesses
+from maka.edges.redact import Redactor
+from maka.edges.timers import ThreadTimers
+from maka.session_manager import SessionManager
+from maka.storage.blobs import FileBlobs
+from maka.storage.ledger import LmdbLedger
+from maka.storage.reader import LmdbReader
+from maka.storage.root import acquire_root
+from maka.tools.leftovers import TempFiles
+from maka.tools.registry import builtin_tools
+
+ACTOR_STOP_TIMEOUT_S = 5.0
+
+
+class Providers:
+    """Profile name -> provider, made at first use and kept; the key is read then and held nowhere else."""
+
+    def __init__(self, profiles: Mapping[str, ModelProfile], io: IoLoop, secrets: "Secrets") -> None:
+        self._profiles = profiles
+        self._secrets = secrets
+        self._io = io
+        self._lock = Lock()
+        self._made: dict[str, OpenAIChat] = {}
+
+    def __call__(self, name: str) -> Provider:
+        with self._lock:
+            if name not in self._made:
+                profile = self._profiles.get(name)
+                if profile is None:
+                    words = f"no model profile {name!r}; `maka models` lists those that are there"
+                    raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))
+                key = read_key(profile)
+                self._secrets.add(key)
+                self._made[name] = OpenAIChat(profile, key, self._io, SystemClock())
+            return self._made[name]
+
+
+class Secrets:
+    """Masks the keys that were read so far, in every line of the log."""
+
+    def __init__(self) -> None:
+        self._known: tuple[str, ...] = ()
+        self._redact = Redactor()
+
+    def add(self, secret: str) -> None:
+        self._known = (*self._known, secret)
+        self._redact = Redactor(self._known)
+
+    def __call__(self, text: str) -> str:
+        return self._redact(text)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A running Maka over one state root. `failed` is set when the ledger failed and the process must leave."""
+
+    manager: SessionManager
+    reader: LedgerReader
+    recovered_runs: int
+    failed: Event
+    _closing: ExitStack
+
+    def close(self) -> None:
+        """Stop every run, then everything else in reverse order of its start. Idempotent.
+
+        Raises LedgerFailedError where the ledger had failed: what is durable is read at the next start.
+        """
+        self._closing.close()
+        if self.failed.is_set():
+            raise LedgerFailedError("the ledger failed at a commit; start again to see what is durable")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def spawn(actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
+    """Start an actor on a thread of its own."""
+    return Address(actor.start(*args))
+
+
+def open_host(config: Config) -> Host:
+    """Take the state root, start everything, recover, and return when commands are taken.
+
+    Raises StoreHeldError where another process owns the root, StoreOpenError where it can't be opened.
+    """
+    with ExitStack() as stack:
+        lock = acquire_root(config.state_root)
+        stack.callback(lock.close)
+        secrets = Secrets()
+        sink = LogFile.open(config.state_root / "maka.log")
+        stack.callback(sink.close)
+        log = make_logger(sink, secrets, config.log_level)
+        io = IoLoop.start()
+        stack.callback(io.close)
+        timers = ThreadTimers.start()
+        stack.callback(timers.close)
+        failed = Event()
+        store = LmdbLedger.open(config.state_root)
+        blobs = FileBlobs(config.state_root)
+        ledger = _start_ledger(stack, log, store, blobs, timers, failed)
+        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
+        feed: Address[ToFeed] = _start(stack, ProjectionActor, log, None, store)
+        ledger.tell(Follow(to=feed))
+        kernel: Address[ToKernel] = _start(stack, KernelActor, ports, None, ledger, feed)
+        recovered = _recover(kernel)
+        stack.callback(_shut_down, kernel, failed, log)
+        manager = SessionManager(kernel, feed, ports.ids)
+        return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
+
+
+def open_reader(config: Config) -> LmdbReader:
+    """Open the store for reading, beside a running owner or without one. Raises StoreOpenError."""
+    return LmdbReader.open(config.state_root)
+
+
+@contextmanager
+def open_provider(config: Config, name: str) -> Generator[Provider]:
+    """Open one profile's provider alone, without a store."""
+    io = IoLoop.start()
+    try:
+        yield Providers(config.profiles, io, Secrets())(name)
+    finally:
+        io.close()
+
+
+def _ports(
+    config: Config,
+    log: Log,
+    io: IoLoop,
+    timers: ThreadTimers,
+    store: LmdbLedger,
+    blobs: FileBlobs,
+    providers: Providers,
+) -> Ports:
+    processes = AsyncProcesses(io)
+    # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
+    own_rg = Path(sys.executable).with_name("rg")
+    rg_path = str(own_rg) if own_rg.exists() else which("rg", path=config.child_env.get("PATH"))
+    return Ports(
+        ids=UuidSource(),
+        clock=SystemClock(),
+        timers=timers,
+        jitter=random.random,
+        reader=store,
+        blobs=blobs,
+        providers=providers,
+        catalog=builtin_tools(processes, child_env=config.child_env, rg_path=rg_path),
+        processes=processes,
+        leftovers=TempFiles(),
+        prompt=lambda cwd: system_prompt(
+            cwd, config_dir=str(config.config_dir), date=date.today().isoformat(), platform=platform(terse=True)
+        ),
+        spawn=spawn,
+        log=log,
+    )
+
+
+def _start_ledger(
+    stack: ExitStack, log: Log, store: LmdbLedger, blobs: FileBlobs, timers: ThreadTimers, failed: Event
+) -> Address[ToLedger]:
+    def fatal(reason: str) -> None:
+        log.error("ledger_failed", error_kind=reason)
+        failed.set()
+
+    return _start(stack, LedgerActor, log, None, store, blobs, SystemClock(), timers, UuidSource(), fatal)
+
+
+def _start(stack: ExitStack, actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
+    """Start an actor whose stop, bounded in time, is part of closing."""
+    ref = actor.start(*args)
+
+    def stop() -> None:
+        try:
+            ref.stop(block=True, timeout=ACTOR_STOP_TIMEOUT_S)
+        except (pykka.ActorDeadError, pykka.Timeout):
+            return
+
+    stack.callback(stop)
+    return Address(ref)
+
+
+def _recover(kernel: Address[ToKernel]) -> int:
+    reply: OneShot[int] = OneShot()
+    kernel.tell(Recover(reply=reply))
+    recovered = reply.wait(RECOVERY_TIMEOUT_S)
+    if recovered is None:
+        words = "recovery did not end; look at maka.log in the state root"
+        raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))
+    return recovered
+
+
+def _shut_down(kernel: Address[ToKernel], failed: Event, log: Log) -> None:
+    reply: OneShot[bool] = OneShot()
+    if failed.is_set() or not kernel.tell(Shutdown(reply=reply)):
+        return
+    if reply.wait(SHUTDOWN_TIMEOUT_S) is None:
+        log.error("shutdown_incomplete", timeout_s=SHUTDOWN_TIMEOUT_S)

@@ -1,0 +1,103 @@
+"""`maka doctor`: is everything there that a run needs?"""
+
+import platform
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from maka.contracts.errors import ExitCode, LedgerError, RefusedError
+
+if TYPE_CHECKING:
+    from maka.cli.provider_check import Check
+    from maka.config import Config
+
+_LIBRARIES = ("maka", "lmdb", "msgspec", "openai", "pykka")
+
+
+@click.command()
+@click.option("-m", "--profile", metavar="PROFILE", help="Check this model profile (else the default one).")
+@click.option("--model", metavar="M", help="The model's name, in place of the profile's.")
+@click.option("--base-url", metavar="U", help="The server's URL, in place of the profile's.")
+@click.option("--json", "as_json", is_flag=True, help="One check per line.")
+def doctor(profile: str | None, model: str | None, base_url: str | None, as_json: bool) -> int:
+    """Check that everything is there for a run.
+
+    The state root, the versions, and the model profile: is it reachable, does it stream, call a tool, report usage?
+    """
+    from maka.cli.output import write, write_json
+    from maka.cli.provider_check import Verdict
+    from maka.config import load_config
+
+    config = load_config()
+    failed = False
+    marks = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.FAILED: "✗"}
+    for group in (_installation(config), _store(config), _profile(config, profile, model, base_url)):
+        for check in group:
+            failed = failed or check.verdict is Verdict.FAILED
+            if as_json:
+                write_json(check)
+            else:
+                write(f"{marks[check.verdict]} {check.name}: {check.detail}\n")
+    return ExitCode.NOT_READY if failed else ExitCode.COMPLETED
+
+
+def _installation(config: "Config") -> "list[Check]":
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: list[str] = []
+    for name in _LIBRARIES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"{name} (not installed)")
+    there = "" if config.config_file.exists() else " (none: defaults hold)"
+    return [
+        _ok("python", f"{platform.python_version()} ({sys.executable})"),
+        _ok("versions", ", ".join(found)),
+        _ok("configuration", f"{config.config_file}{there}"),
+    ]
+
+
+def _store(config: "Config") -> "list[Check]":
+    from maka.app import open_reader
+    from maka.cli.output import one_line
+    from maka.cli.provider_check import Check, Verdict
+    from maka.cli.words import counted
+    from maka.contracts.limits import FREE_BYTES_MIN
+    from maka.storage.root import has_store
+
+    root = config.state_root
+    if not has_store(root):
+        return [_ok("state root", f"{root} (made by the first run)")]
+    try:
+        reader = open_reader(config)
+        sessions, facts = len(reader.header_bytes()), reader.head().position
+        state = f"{root}: {counted(sessions, 'session')}, {counted(facts, 'fact')}"
+    except LedgerError as error:
+        return [Check(name="state root", verdict=Verdict.FAILED, detail=one_line(str(error), 500))]
+    free = shutil.disk_usage(root).free
+    room = Verdict.OK if free > FREE_BYTES_MIN else Verdict.FAILED
+    return [_ok("state root", state), Check(name="free disk", verdict=room, detail=f"{free >> 20:,} MiB")]
+
+
+def _profile(config: "Config", name: str | None, model: str | None, base_url: str | None) -> "list[Check]":
+    from maka.app import open_provider
+    from maka.cli.profiles import choose_profile
+    from maka.cli.provider_check import Check, Verdict, check_provider
+    from maka.config import with_profile
+
+    try:
+        profile = choose_profile(config, name=name, model=model, base_url=base_url)
+        with open_provider(with_profile(config, profile), profile.name) as provider:
+            found = check_provider(provider)
+    except RefusedError as error:
+        return [Check(name="model profile", verdict=Verdict.FAILED, detail=error.refusal.message)]
+    return [_ok("model profile", f"{profile.name}: {profile.model} at {profile.base_url}"), *found]
+
+
+def _ok(name: str, detail: str) -> "Check":
+    from maka.cli.provider_check import Check, Verdict
+
+    return Check(name=name, verdict=Verdict.OK, detail=detail)

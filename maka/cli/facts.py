@@ -1,0 +1,144 @@
+"""One line per fact: who produced it and what it says or does."""
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from msgspec import Struct
+
+from maka.cli import words
+from maka.cli.output import one_line
+from maka.contracts.actions import Actions, StateDelta
+from maka.contracts.content import (
+    Content,
+    Error,
+    FunctionCall,
+    FunctionResponse,
+    InvocationOpened,
+    SessionOpened,
+    SystemNote,
+    Text,
+    Thinking,
+)
+from maka.contracts.events import Committed, RuntimeEvent, is_terminal
+
+TEXT_CHARS_MAX = 120
+ID_CHARS = 8
+
+
+class FactLine(Struct, frozen=True, kw_only=True):
+    """A fact as listed: its places, its source, and the words of its content and actions."""
+
+    position: int
+    seq: int
+    run: str
+    who: str
+    what: str
+
+
+def fact_line(item: Committed) -> FactLine:
+    """Say a fact in one line."""
+    event = item.event
+    source = event.author if event.author in (event.role, "agent") else f"{event.role}/{event.author}"
+    parts = [part for part in _parts(event) if part]
+    return FactLine(
+        position=item.position,
+        seq=item.seq,
+        run=short_id(event.run_id) if event.run_id is not None else "-",
+        who=str(source),
+        what=" · ".join(parts) or "(nothing)",
+    )
+
+
+def short_id(value: str) -> str:
+    """Return the end of an id: ids of one time begin alike."""
+    return value[-ID_CHARS:]
+
+
+def _parts(event: RuntimeEvent) -> Iterator[str]:
+    if event.content is not None:
+        yield _content(event.content)
+    if event.actions is not None:
+        yield from _actions(event.actions)
+    if event.refs is not None and event.refs.message_id is not None:
+        yield f"takes message {short_id(event.refs.message_id)}"
+    if is_terminal(event):
+        yield f"ENDED {event.status}"
+
+
+def _content(content: Content) -> str:
+    match content:
+        case Text():
+            return f'says "{one_line(content.text, TEXT_CHARS_MAX)}"' + (" (interrupted)" * content.interrupted)
+        case Thinking():
+            return f'thinks "{one_line(content.text, TEXT_CHARS_MAX)}"' + (" (interrupted)" * content.interrupted)
+        case FunctionCall():
+            args = words.brief_args(content.args) if content.malformed is None else "malformed arguments"
+            return f"calls {content.name} {args}".rstrip()
+        case FunctionResponse():
+            return f"{content.name} {content.outcome}: {one_line(content.result, TEXT_CHARS_MAX)}"
+        case Error():
+            return f"error {content.code}: {one_line(content.message, TEXT_CHARS_MAX)}"
+        case SystemNote():
+            return f"notice {content.note}"
+        case InvocationOpened():
+            route, source = content.route, content.source
+            return f"run opened ({source}): profile {route.profile}, model {route.model}"
+        case SessionOpened():
+            title = f' "{one_line(content.title, TEXT_CHARS_MAX)}"' if content.title else ""
+            return f"session #{content.number} opened in {content.cwd}{title}"
+        case _:
+            assert_never(content)
+
+
+def _actions(actions: Actions) -> Iterator[str]:
+    if (request := actions.model_request) is not None:
+        level = f", window level {request.window_level}" if request.window_level else ""
+        yield f"asks the model: step {request.step}, attempt {request.attempt}{level}"
+    if (usage := actions.token_usage) is not None:
+        yield f"{usage.input:,} tokens in, {usage.output:,} out"
+    if (dispatch := actions.tool_dispatch) is not None:
+        yield f"dispatches {dispatch.name} ({short_id(dispatch.call_id)})"
+    if (started := actions.process_started) is not None:
+        yield f"process {started.process.pid} of {one_line(started.command, TEXT_CHARS_MAX)}"
+    if (ended := actions.process_ended) is not None:
+        yield f"process {ended.process.pid} {ended.how}"
+    if (change := actions.file_change) is not None:
+        yield f"{'creates' if change.before_sha256 is None else 'changes'} {change.path}"
+    if actions.state_delta is not None:
+        yield _state(actions.state_delta)
+    yield from _session_actions(actions)
+
+
+def _session_actions(actions: Actions) -> Iterator[str]:
+    if (queued := actions.message_queued) is not None:
+        yield f'message waits: "{one_line(queued.text, TEXT_CHARS_MAX)}"'
+    if (retracted := actions.message_retracted) is not None:
+        yield f"message {short_id(retracted.message_id)} retracted"
+    if (changed := actions.session_changed) is not None:
+        yield "renamed" if changed.title is not None else ("archived" if changed.archived else "unarchived")
+    if actions.configuration_changed is not None:
+        yield "configuration changed"
+    if actions.boundary_changed is not None:
+        yield f"boundary changed to {actions.boundary_changed.profile}"
+    if actions.user_question_request is not None:
+        yield "asks the person"
+    if actions.user_question_answer is not None:
+        yield "answers"
+    for artifact in actions.artifact_delta:
+        yield f"keeps {artifact.kind} {artifact.name}"
+
+
+def _state(delta: StateDelta) -> str:
+    named = {
+        "reason": delta.stop_reason,
+        "class": delta.failure_class,
+        "source": delta.abort_source,
+        "recovery": delta.recovery.verdict if delta.recovery is not None else None,
+        "boundary request": delta.boundary_request.justification if delta.boundary_request is not None else None,
+        "boundary decision": delta.boundary_decision.decision if delta.boundary_decision is not None else None,
+        "wait closed": delta.wait_closed_reason,
+    }
+    words_ = [f"{name} {one_line(value, TEXT_CHARS_MAX)}" for name, value in named.items() if value]
+    if delta.duration_ms is not None:
+        words_.append(words.duration(delta.duration_ms))
+    return ", ".join(words_)

@@ -1,0 +1,58 @@
+"""Sessions by name: `#12`, `12`, `@last`, or a unique end of the id."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from maka.contracts.codec import CodecError
+from maka.contracts.errors import LedgerDamagedError, Refusal, RefusalCode, RefusedError
+from maka.contracts.ports import LedgerReader
+from projections.session_index import Header, SessionStatus, decode
+
+_LISTED_MAX = 5
+
+
+def read_headers(reader: LedgerReader) -> list[Header]:
+    """Return every session's header, in order of number."""
+    try:
+        return sorted((decode(data) for data in reader.header_bytes()), key=lambda header: header.number)
+    except CodecError as error:
+        raise LedgerDamagedError(str(error)) from None
+
+
+def find_session(headers: Sequence[Header], name: str) -> Header:
+    """Return the session that a name means; raises RefusedError where there is none, or more than one."""
+    found = matching_sessions(headers, name)
+    if not found:
+        _refuse(f"There is no session {name!r}: see maka sessions.")
+    if len(found) > 1:
+        listed = ", ".join(f"#{header.number}" for header in found[:_LISTED_MAX])
+        _refuse(f"{name!r} is the end of the ids of {len(found)} sessions ({listed}): give more of it.")
+    return found[0]
+
+
+def matching_sessions(headers: Sequence[Header], name: str) -> list[Header]:
+    """Return the sessions that a name could mean: one by number or `@last`, several by the end of the id."""
+    if name == "@last":
+        return [max(headers, key=lambda header: header.position)] if headers else []
+    number = name.removeprefix("#")
+    if number.isascii() and number.isdecimal():
+        by_number = [header for header in headers if header.number == int(number)]
+        if by_number or name.startswith("#"):
+            return by_number
+    return [header for header in headers if name and header.session_id.endswith(name.lower())]
+
+
+def session_to_continue(headers: Sequence[Header], real_cwd: str) -> Header:
+    """Return the newest session of a real folder that is neither busy nor archived."""
+    fitting = [
+        header
+        for header in headers
+        if header.real_cwd == real_cwd and not header.archived and header.status is SessionStatus.IDLE
+    ]
+    if not fitting:
+        _refuse(f"No idle session of {real_cwd} is there to continue: leave out --continue, or see maka sessions.")
+    return max(fitting, key=lambda header: header.position)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise RefusedError(Refusal(code=RefusalCode.UNKNOWN_SESSION, message=message))

@@ -1,0 +1,100 @@
+"""Where words go: answers to stdout, everything about them to stderr.
+
+A reader that left (`| head`) is an `OutputClosedError`, so that rooms that print through a library see one kind of
+end. What a model or a tool said reaches a terminal without control characters: it can't move the cursor, set a title
+or answer for the person.
+"""
+
+import os
+import re
+import sys
+from contextlib import suppress
+from typing import IO, Any, cast
+
+import msgspec
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_encoder = msgspec.json.Encoder()
+
+
+class OutputClosedError(Exception):
+    """Whoever read stdout has gone."""
+
+
+class Output:
+    """A text stream over this process's stdout of the moment, for libraries that print to a file."""
+
+    def write(self, text: str) -> int:
+        write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise OutputClosedError from None
+
+    def isatty(self) -> bool:
+        return sys.stdout.isatty()
+
+    def fileno(self) -> int:
+        return sys.stdout.fileno()
+
+    @property
+    def encoding(self) -> str:
+        return sys.stdout.encoding
+
+
+def stdout_file() -> IO[str]:
+    """Return stdout as the file that a printing library wants."""
+    return cast("IO[str]", Output())
+
+
+def write(text: str) -> None:
+    """Write text to stdout and flush it. Raises OutputClosedError."""
+    try:
+        # A terminal of another encoding, or a lone surrogate, costs a question mark and not the command.
+        sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", errors="replace"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise OutputClosedError from None
+
+
+def write_json(value: Any) -> None:
+    """Write a value as one JSON line to stdout, at once. Raises OutputClosedError."""
+    write_line(_encoder.encode(value))
+
+
+def write_line(line: bytes) -> None:
+    """Write an encoded line to stdout, at once. Raises OutputClosedError."""
+    try:
+        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise OutputClosedError from None
+
+
+def note(text: str) -> None:
+    """Write a line about what happens to stderr; nobody reading it is no reason to stop."""
+    with suppress(OSError, ValueError):
+        sys.stderr.buffer.write(text.encode(sys.stderr.encoding or "utf-8", errors="replace") + b"\n")
+        sys.stderr.flush()
+
+
+def discard_output() -> None:
+    """Send what is still buffered for a closed stdout nowhere, so that the interpreter's exit is quiet, too."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def printable(text: str) -> str:
+    """Return a text with its line breaks and tabs, but without escape sequences and other control characters."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def one_line(text: str, chars_max: int) -> str:
+    """Return a text as one line of at most `chars_max` characters."""
+    line = " ".join(printable(text[: 4 * chars_max]).split())
+    return line if len(line) <= chars_max and len(text) <= 4 * chars_max else line[: chars_max - 1] + "…"

@@ -1,0 +1,239 @@
+"""`maka run`: one message to an agent, followed to the end of its run."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+from msgspec import Struct
+
+from maka.cli.failure import EXIT_CODES
+from maka.contracts.errors import ExitCode, Refusal, RefusalCode, RefusedError
+
+if TYPE_CHECKING:
+    from maka.app import Host
+    from maka.cli.follow import Events, View
+    from maka.cli.interrupts import Interrupts
+    from maka.config import Config
+    from maka.contracts.commands import MessageAccepted
+    from maka.contracts.session_events import RunEnded
+
+
+RECEIPT_WAIT_S = 5.0
+CLI_OUTPUT_CLOSED = "cli.output_closed"
+
+
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """A command line of `maka run`, as typed."""
+
+    prompt: str | None = None
+    cwd: str | None = None
+    session: str | None = None
+    continue_newest: bool = False
+    profile: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    max_steps: int | None = None
+    timeout_s: float | None = None
+    as_json: bool = False
+    output: str | None = None
+    quiet: bool = False
+    timeline: bool | None = None
+    """Whether the timeline is shown; None leaves it to whether stdout is a terminal."""
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """The session that a message goes to."""
+
+    session_id: str
+    number: int
+    cwd: str
+    position: int
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("prompt", required=False, metavar="[PROMPT|-]")
+@click.option("--cwd", metavar="DIR", help="The folder to work in (that of the shell).")
+@click.option("-s", "--session", metavar="S", help="Go on with this session.")
+@click.option("-c", "--continue", "continue_newest", is_flag=True, help="Go on with the folder's newest idle session.")
+@click.option("-m", "--profile", metavar="PROFILE", help="A model profile; maka models lists them.")
+@click.option("--model", metavar="M", help="The model's name, in place of the profile's.")
+@click.option("--base-url", metavar="U", help="The server's URL, in place of the profile's.")
+@click.option("--max-steps", type=click.IntRange(min=1), metavar="N", help="End the run after N model steps.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds.")
+@click.option("--json", "as_json", is_flag=True, help="One event per line; the last line is the run's record.")
+@click.option("-o", "--output", metavar="FILE", help="Write the final text to a file, too.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the final text only.")
+def run(**options: object) -> int:
+    """Give an agent a task and follow it to the end.
+
+    A PROMPT and piped stdin are joined; - is stdin alone. To a terminal everything is shown as it happens, to a pipe
+    the final text alone.
+    """
+    from msgspec import convert
+
+    return execute(convert(options, RunOptions))
+
+
+def execute(options: RunOptions) -> int:
+    """Do what a command line of `maka run` asks and return the exit code."""
+    from maka.cli.profiles import check_server, choose_profile
+    from maka.cli.prompt import read_prompt
+    from maka.config import load_config, with_profile
+
+    if options.session and options.continue_newest:
+        _refuse("--session and --continue exclude each other: one names the session, the other picks it.")
+    config = load_config()
+    profile = choose_profile(config, name=options.profile, model=options.model, base_url=options.base_url)
+    real_cwd = checked_folder(options.cwd or ".")
+    _check_output(options.output)
+    text = read_prompt(options.prompt)
+    check_server(profile)
+    return perform(with_profile(config, profile), profile.name, options, real_cwd, text)
+
+
+def perform(config: "Config", profile: str, options: RunOptions, real_cwd: str, text: str) -> int:
+    """Open the host, send the message, follow its run, and close the host again."""
+    from maka.app import open_host
+    from maka.cli.interrupts import Interrupts
+
+    with Interrupts() as interrupts, open_host(config) as host:
+        if interrupts.source is not None:
+            return interrupts.exit_code()
+        target = _target(host, options, real_cwd)
+        interrupts.arm(lambda source: host.manager.stop(target.session_id, source))
+        return _follow(host, config, profile, options, target, text, interrupts)
+
+
+def _follow(
+    host: "Host",
+    config: "Config",
+    profile: str,
+    options: RunOptions,
+    target: Target,
+    text: str,
+    interrupts: "Interrupts",
+) -> int:
+    from maka.cli.follow import Follower, Unfinished
+    from maka.cli.output import note
+    from maka.contracts.content import RunLimits
+
+    limits = RunLimits(steps_max=options.max_steps, active_s_max=options.timeout_s)
+    view = _view(config, options, target, interrupts)
+
+    def send() -> "MessageAccepted":
+        accepted = host.manager.send_message(target.session_id, text, profile=profile, limits=limits)
+        if accepted.run_id is None and not options.quiet:
+            note(f"maka: session #{target.number} is busy; the message waits its turn")
+        return accepted
+
+    def subscribe(after_position: int) -> "Events":
+        return host.manager.subscribe(target.session_id, after_position=after_position)
+
+    try:
+        follower = Follower(subscribe, host.failed.is_set, host.reader, view, interrupts)
+        ended = follower.follow(send, target.position)
+    except Unfinished as error:
+        _print_receipt(interrupts)
+        note(f"maka: {error}")
+        return error.exit_code
+    _print_receipt(interrupts)
+    view.ended(ended)
+    return _write_output(options.output, ended) or exit_code_of(ended)
+
+
+def _target(host: "Host", options: RunOptions, real_cwd: str) -> Target:
+    from maka.cli.names import find_session, read_headers, session_to_continue
+    from maka.cli.output import note
+
+    if not options.session and not options.continue_newest:
+        created = host.manager.create_session(real_cwd)
+        return Target(session_id=created.session_id, number=created.number, cwd=real_cwd, position=created.position)
+    headers = read_headers(host.reader)
+    if options.session:
+        header = find_session(headers, options.session)
+        if options.cwd is not None and header.real_cwd != real_cwd:
+            _refuse(f"Session #{header.number} works in {header.real_cwd}: leave out --cwd, or start a new session.")
+    else:
+        header = session_to_continue(headers, real_cwd)
+        note(f"maka: going on with session #{header.number}: {header.title or header.session_id}")
+    position = host.reader.head().position
+    return Target(session_id=header.session_id, number=header.number, cwd=header.real_cwd, position=position)
+
+
+def _view(config: "Config", options: RunOptions, target: Target, interrupts: "Interrupts") -> "View":
+    from maka.cli.views import FinalTextView, GuardedView, JsonView
+
+    def on_closed() -> None:
+        interrupts.stop(CLI_OUTPUT_CLOSED)
+
+    if options.as_json:
+        return GuardedView(JsonView(), on_closed)
+    live = sys.stdout.isatty() if options.timeline is None else options.timeline
+    if options.quiet or not live:
+        return FinalTextView(quiet=options.quiet)
+    from maka.cli.timeline import Timeline
+
+    timeline = Timeline(cwd=target.cwd, no_color=config.no_color)
+    guarded = GuardedView(timeline, on_closed)
+    timeline.line(f"session #{target.number} · {target.cwd}")
+    return guarded
+
+
+def checked_folder(path: str) -> str:
+    """Return the real path of a folder that can be read and entered; raises RefusedError for anything else."""
+    real = os.path.realpath(os.path.expanduser(path))
+    if not os.path.exists(real):
+        _refuse(f"There is no folder {path}: create it, or give another --cwd.")
+    if not os.path.isdir(real):
+        _refuse(f"{path} is no folder: give another --cwd.")
+    if not os.access(real, os.R_OK | os.X_OK):
+        _refuse(f"{path} can't be read: mend its rights, or give another --cwd.")
+    return real
+
+
+def _check_output(output: str | None) -> None:
+    """Refuse a file that can't be written before anything is done; it is opened when there is something to write."""
+    if output is None:
+        return
+    path = Path(output)
+    if path.is_dir():
+        _refuse(f"{output} is a folder: -o wants a file.")
+    existing = path if path.exists() else path.parent
+    if not existing.exists() or not os.access(existing, os.W_OK):
+        _refuse(f"{output} can't be written: give another file to -o.")
+
+
+def _write_output(output: str | None, ended: "RunEnded") -> int:
+    from maka.cli.output import note
+
+    if output is None:
+        return 0
+    try:
+        Path(output).write_text(ended.final_text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        note(f"maka: {output} can't be written ({error.strerror}); maka show has the text")
+        return ExitCode.FAILED
+    return 0
+
+
+def _print_receipt(interrupts: "Interrupts") -> None:
+    from maka.cli.output import note
+    from maka.cli.words import receipt_lines
+
+    if interrupts.source is None:
+        return
+    interrupts.answered.wait(RECEIPT_WAIT_S)
+    if interrupts.receipt is not None:
+        for line in receipt_lines(interrupts.receipt):
+            note(line)
+
+
+def exit_code_of(ended: "RunEnded") -> ExitCode:
+    """Return the exit code of a run's record."""
+    return ExitCode[ended.exit.upper()]
+
+
+def _refuse(message: str) -> NoReturn:
+    raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))

@@ -1,0 +1,136 @@
+"""`maka show`: a session as a person reads it."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from maka.contracts.ports import LedgerReader
+    from projections.session_view import SessionView
+    from projections.turn_view import ToolActivity, TurnView
+
+RESULT_LINES_MAX = 10
+_PARTIAL = "streaming"
+
+
+@click.command()
+@click.argument("session", metavar="S")
+@click.option("--full", is_flag=True, help="Whole tool results and diffs.")
+@click.option("--json", "as_json", is_flag=True, help="The whole view as one JSON object.")
+def show(session: str, full: bool, as_json: bool) -> None:
+    """Show a session: its conversation, tools and turns."""
+    from rich.console import Console
+
+    from maka.app import open_reader
+    from maka.cli.names import find_session, read_headers
+    from maka.cli.output import stdout_file, write_json
+    from maka.config import load_config
+    from maka.contracts.errors import FoldError
+    from projections import session_view
+
+    config = load_config()
+    reader = open_reader(config)
+    header = find_session(read_headers(reader), session)
+    state = session_view.project(reader.iter_session(header.session_id))
+    if state is None:
+        raise FoldError(f"session #{header.number} has a header but no facts")
+    view = session_view.view(state)
+    if as_json:
+        write_json(view)
+        return
+    console = Console(file=stdout_file(), no_color=config.no_color, highlight=False, markup=False, emoji=False)
+    Page(console, reader, view, full=full).write()
+
+
+class Page:
+    """A session on its way to the screen."""
+
+    def __init__(self, console: "Console", reader: "LedgerReader", view: "SessionView", *, full: bool) -> None:
+        self._console = console
+        self._reader = reader
+        self._view = view
+        self._full = full
+
+    def write(self) -> None:
+        """Print the header, every turn, and what waits."""
+        header = self._view.header
+        archived = " · archived" if header.archived else ""
+        self._line(f"session #{header.number} · {header.cwd} · {header.status}{archived}", "bold")
+        self._line(f"{header.session_id} · through position {self._view.position}", "dim")
+        for turn in self._view.turns:
+            self._turn(turn)
+        for message in self._view.queue:
+            self._line(f"\nwaits › {message.text}", "yellow")
+
+    def _turn(self, turn: "TurnView") -> None:
+        from maka.cli import words
+        from projections.turn_view import Noted, Said
+
+        self._line(f"\n─── {words.moment(turn.started_ts)} · {turn.profile} · {turn.model} · run {turn.run_id}", "dim")
+        for item in turn.items:
+            match item:
+                case Said():
+                    style = {"user": "bold", "thinking": "dim italic"}.get(item.who, "")
+                    mark = {"user": "› ", "thinking": "∴ "}.get(item.who, "")
+                    self._line(mark + item.text + (" (interrupted)" if item.interrupted else ""), style)
+                case Noted():
+                    self._line(f"  notice: {item.note}", "yellow")
+                case _:
+                    self._tool(item)
+        self._partials(turn)
+        self._ending(turn)
+
+    def _tool(self, tool: "ToolActivity") -> None:
+        from maka.cli import words
+
+        args = tool.malformed if tool.malformed is not None else words.brief_args(tool.args, 200)
+        self._line(f"● {tool.name} {args}", "cyan")
+        lines = (tool.result or "").strip("\n").split("\n") if tool.result else []
+        shown = lines if self._full else lines[:RESULT_LINES_MAX]
+        for text in shown:
+            self._line(f"  │ {text}", "dim")
+        if len(lines) > len(shown):
+            self._line(f"  │ … {words.counted(len(lines) - len(shown), 'line')} more (--full)", "dim")
+        if self._full and tool.diff is not None:
+            diff = self._reader.blob(tool.diff.sha256) or b"(the diff isn't stored)"
+            self._line("\n".join(f"  ┆ {text}" for text in diff.decode("utf-8", "replace").splitlines()), "")
+        for changed in tool.files:
+            self._line(f"  ✎ {'created' if changed.before_sha256 is None else 'changed'} {changed.path}", "yellow")
+        if tool.outcome is None:
+            self._line("  … running" if tool.dispatched else "  … not started", "dim")
+            return
+        parts = [tool.outcome] if tool.outcome != "ok" else []
+        parts += [f"exit {tool.exit_code}"] if tool.exit_code is not None else []
+        parts += [words.duration(tool.duration_ms)] if tool.duration_ms is not None else []
+        mark, style = ("✗", "red") if tool.is_error else ("✓", "green")
+        self._line(f"  {mark} {' · '.join(parts)}".rstrip(), style)
+
+    def _partials(self, turn: "TurnView") -> None:
+        """Show what streams right now, as far as it was kept."""
+        if turn.status in ("completed", "failed", "aborted"):
+            return
+        opening = self._reader.read_session(self._view.session_id, turn.position - 1, 1)
+        for item in opening:
+            for partial in self._reader.partials(item.event.invocation_id):
+                self._line(f"{partial.text} ({_PARTIAL})", "dim italic" if partial.kind == "thinking" else "")
+
+    def _ending(self, turn: "TurnView") -> None:
+        from maka.cli import words
+
+        how = words.verdict(turn.status, turn.failure_class, turn.abort_source)
+        parts = [how, words.duration(turn.duration_ms), words.counted(turn.steps, "step"), words.tokens(turn.usage)]
+        style = {"completed": "green", "failed": "red", "aborted": "red"}.get(turn.status, "yellow")
+        self._line(" · ".join(parts), style)
+        if turn.error:
+            self._line(turn.error, "red")
+        if turn.files_changed:
+            self._line("files changed: " + ", ".join(turn.files_changed), "")
+
+    def _line(self, text: str, style: str) -> None:
+        from rich.text import Text
+
+        from maka.cli.output import printable
+
+        self._console.print(Text(printable(text), style=style), soft_wrap=True)

@@ -1,0 +1,235 @@
+"""The live timeline of a run: text as it streams, tool calls with their output, and the ending.
+
+Append-only: nothing on the screen is ever redrawn, so it reads the same in a terminal, a log and a pipe.
+"""
+
+from collections import deque
+from pathlib import Path
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from maka.cli import words
+from maka.cli.output import one_line, printable, stdout_file
+from maka.contracts.ids import CallId
+from maka.contracts.session_events import (
+    ErrorEvent,
+    MessageWaiting,
+    Notice,
+    ProviderRetry,
+    RunEnded,
+    RunStarted,
+    SessionEvent,
+    TextComplete,
+    TextDelta,
+    ThinkingComplete,
+    ThinkingDelta,
+    ToolFileChange,
+    ToolOutputDelta,
+    ToolResultEvent,
+    ToolStart,
+    UserMessage,
+)
+
+LIVE_LINES_MAX = 30
+LIVE_TAIL_LINES = 5
+RESULT_LINES_MAX = 6
+LINE_CHARS_MAX = 400
+
+
+class LiveCall:
+    """What was shown of one tool call that runs."""
+
+    def __init__(self, name: str, brief: str) -> None:
+        self.name = name
+        self.brief = brief
+        self.pending: dict[str, str] = {}
+        self.characters: dict[str, int] = {}
+        self.lines = 0
+        self.held: deque[str] = deque(maxlen=LIVE_TAIL_LINES)
+
+
+class Timeline:
+    """Shows one run's events. Used by one thread."""
+
+    def __init__(self, *, cwd: str, no_color: bool = False, width: int | None = None) -> None:
+        self._console = Console(
+            file=stdout_file(), no_color=no_color, highlight=False, markup=False, emoji=False, width=width
+        )
+        self._cwd = cwd
+        self._shown: dict[str, str] = {}
+        self._streaming: str | None = None
+        self._calls: dict[CallId, LiveCall] = {}
+        self._speaker: CallId | None = None
+        self._tools = 0
+        self._error: str | None = None
+
+    def event(self, event: SessionEvent) -> None:
+        """Show one event."""
+        match event:
+            case RunStarted():
+                self._line(f"profile {event.profile} · model {event.model}", "dim")
+            case UserMessage():
+                self._line(f"› {printable(event.text)}", "bold")
+            case TextDelta() | ThinkingDelta():
+                self._delta(event)
+            case TextComplete() | ThinkingComplete():
+                self._whole(event)
+            case ToolStart():
+                self._tool_start(event)
+            case ToolOutputDelta():
+                self._tool_output(event)
+            case ToolFileChange():
+                self._line(f"  ✎ {'created' if event.created else 'changed'} {self._path(event.path)}", "yellow")
+            case ToolResultEvent():
+                self._tool_result(event)
+            case ProviderRetry() | MessageWaiting() | Notice() | ErrorEvent():
+                self._remark(event)
+            case _:
+                self._end_stream()
+
+    def ended(self, ended: RunEnded) -> None:
+        """Show how the run ended."""
+        self._end_stream()
+        lines = [words.ending(ended, self._tools)]
+        if ended.files_changed:
+            lines.append("files changed: " + ", ".join(self._path(path) for path in ended.files_changed))
+        if ended.status != "completed":
+            lines.append(words.failure_line(ended, self._error))
+        style = "green" if ended.status == "completed" else "red"
+        title = words.verdict(ended.status, ended.failure_class, ended.abort_source)
+        self._console.print(Panel(Text("\n".join(lines)), title=title, title_align="left", border_style=style))
+
+    def line(self, text: str) -> None:
+        """Show a line of the command's own."""
+        self._line(text, "")
+
+    def _line(self, text: str, style: str) -> None:
+        self._end_stream()
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+    def _end_stream(self) -> None:
+        if self._streaming is not None:
+            self._streaming = None
+            self._console.print()
+
+    def _delta(self, event: TextDelta | ThinkingDelta) -> None:
+        shown = self._shown.get(event.message_id, "")
+        if event.offset > len(shown):
+            shown += "…" * (event.offset - len(shown))  # a gap; the complete text heals it
+        new = event.text[len(shown) - event.offset :]
+        self._shown[event.message_id] = shown + new
+        if new:
+            self._stream(event.message_id, new, "dim italic" if isinstance(event, ThinkingDelta) else "")
+
+    def _stream(self, message_id: str, text: str, style: str) -> None:
+        if self._streaming != message_id:
+            self._end_stream()
+            self._streaming = message_id
+            text = text.lstrip("\n")
+        self._console.print(Text(printable(text), style=style), end="", soft_wrap=True)
+
+    def _whole(self, event: TextComplete | ThinkingComplete) -> None:
+        shown = self._shown.pop(event.message_id, "")
+        style = "dim italic" if isinstance(event, ThinkingComplete) else ""
+        rest = event.text[len(shown) :] if event.text.startswith(shown) else "\n" + event.text
+        if rest.strip("\n") or (rest and self._streaming == event.message_id):
+            self._stream(event.message_id, rest.rstrip("\n"), style)
+        self._end_stream()
+        if event.interrupted:
+            self._line("  (interrupted)", "dim")
+
+    def _tool_start(self, event: ToolStart) -> None:
+        self._tools += 1
+        call = LiveCall(event.name, words.brief_args(event.args))
+        self._calls[event.call_id] = call
+        self._introduce(event.call_id, call)
+
+    def _introduce(self, call_id: CallId, call: LiveCall, again: str = "") -> None:
+        self._end_stream()
+        line = Text("● ", style="cyan").append(f"{call.name} ", style="bold cyan").append(call.brief + again)
+        self._console.print(line, soft_wrap=True)
+        self._speaker = call_id
+
+    def _tool_output(self, event: ToolOutputDelta) -> None:
+        call = self._calls.get(event.call_id)
+        if call is None:
+            return
+        seen = call.characters.get(event.stream, 0)
+        new = event.text[max(seen - event.offset, 0) :]
+        call.characters[event.stream] = max(seen, event.offset + len(event.text))
+        *whole, rest = (call.pending.get(event.stream, "") + new).split("\n")
+        call.pending[event.stream] = rest[-LINE_CHARS_MAX:]
+        for text in whole:
+            self._output_line(event.call_id, call, text)
+
+    def _output_line(self, call_id: CallId, call: LiveCall, text: str) -> None:
+        call.lines += 1
+        if call.lines > LIVE_LINES_MAX:
+            call.held.append(text)
+            return
+        if self._speaker != call_id:
+            self._introduce(call_id, call, " …")
+        self._result_line(text)
+
+    def _result_line(self, text: str) -> None:
+        clean = printable(text.rstrip("\r")).replace("\n", " ")
+        cut = clean if len(clean) <= LINE_CHARS_MAX else clean[:LINE_CHARS_MAX] + "…"
+        self._line(f"  │ {cut}", "dim")
+
+    def _tool_result(self, event: ToolResultEvent) -> None:
+        call = self._calls.pop(event.call_id, None) or LiveCall(event.name, "")
+        for text in [text for text in call.pending.values() if text]:
+            self._output_line(event.call_id, call, text)
+        if self._speaker != event.call_id:
+            self._introduce(event.call_id, call, " …")
+        if call.lines:
+            self._held_tail(call)
+        else:
+            self._result_head(event.result)
+        parts = [] if event.outcome == "ok" else [event.outcome]
+        parts += [] if event.exit_code is None else [f"exit {event.exit_code}"]
+        parts += [] if event.duration_ms is None else [words.duration(event.duration_ms)]
+        mark, style = ("✗", "red") if event.is_error else ("✓", "green")
+        self._line(f"  {mark} {' · '.join(parts)}".rstrip(), style)
+        self._speaker = None
+
+    def _held_tail(self, call: LiveCall) -> None:
+        hidden = call.lines - LIVE_LINES_MAX - len(call.held)
+        if hidden > 0:
+            self._line(f"  │ … {words.counted(hidden, 'line')}", "dim")
+        for text in call.held:
+            self._result_line(text)
+
+    def _result_head(self, result: str) -> None:
+        lines = result.strip("\n").split("\n")
+        for text in lines[:RESULT_LINES_MAX]:
+            self._result_line(text)
+        if len(lines) > RESULT_LINES_MAX:
+            self._line(f"  │ … {words.counted(len(lines) - RESULT_LINES_MAX, 'line')} more", "dim")
+
+    def _remark(self, event: ProviderRetry | MessageWaiting | Notice | ErrorEvent) -> None:
+        match event:
+            case ProviderRetry():
+                if event.phase == "scheduled":
+                    self._line(f"  {words.retry(event)}", "yellow")
+            case MessageWaiting():
+                if event.queued:
+                    self._line(f"  {words.counted(event.queued, 'message')} in the queue", "dim")
+            case Notice():
+                self._line(f"  {printable(event.text)}", "yellow")
+            case ErrorEvent():
+                # Told at the end, with what to do about it.
+                self._error = event.message
+
+    def _path(self, path: str) -> str:
+        return one_line(relative_path(path, self._cwd), LINE_CHARS_MAX)
+
+
+def relative_path(path: str, cwd: str) -> str:
+    """Return a path as seen from a folder, where it lies in it."""
+    try:
+        return str(Path(path).relative_to(cwd))
+    except ValueError:
+        return path

@@ -1,0 +1,78 @@
+"""How a run is shown where no timeline is: JSON lines, or the final text alone."""
+
+from collections.abc import Callable
+
+from maka.cli import words
+from maka.cli.follow import View
+from maka.cli.output import OutputClosedError, discard_output, note, one_line, write, write_json
+from maka.contracts.session_events import ErrorEvent, MessageWaiting, Notice, ProviderRetry, RunEnded, SessionEvent
+
+
+class JsonView:
+    """One event per line, then the record."""
+
+    def event(self, event: SessionEvent) -> None:
+        write_json(event)
+
+    def ended(self, ended: RunEnded) -> None:
+        write_json(ended)
+
+
+class FinalTextView:
+    """The final text to stdout; waits, notices and the ending to stderr, or just a failure when `quiet`."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._error: str | None = None
+
+    def event(self, event: SessionEvent) -> None:
+        match event:
+            case ErrorEvent():
+                self._error = event.message
+            case ProviderRetry() if event.phase == "scheduled":
+                self._say(words.retry(event))
+            case Notice():
+                self._say(one_line(event.text, 500))
+            case MessageWaiting() if event.queued:
+                self._say(f"{words.counted(event.queued, 'message')} in the queue")
+            case _:
+                pass
+
+    def ended(self, ended: RunEnded) -> None:
+        if ended.final_text:
+            write(ended.final_text if ended.final_text.endswith("\n") else ended.final_text + "\n")
+        if ended.status != "completed":
+            note(f"maka: {words.failure_line(ended, self._error)}")
+        else:
+            self._say(f"{ended.status}: {words.ending(ended)}")
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            note(f"maka: {text}")
+
+
+class GuardedView:
+    """Shows until whoever reads stdout has gone; then says so once, and the run's end is still waited for."""
+
+    def __init__(self, inner: View, on_closed: Callable[[], None]) -> None:
+        self._inner: View | None = inner
+        self._on_closed = on_closed
+
+    def event(self, event: SessionEvent) -> None:
+        if self._inner is not None:
+            try:
+                self._inner.event(event)
+            except OutputClosedError:
+                self._close()
+
+    def ended(self, ended: RunEnded) -> None:
+        if self._inner is not None:
+            try:
+                self._inner.ended(ended)
+            except OutputClosedError:
+                self._close()
+
+    def _close(self) -> None:
+        self._inner = None
+        discard_output()
+        self._on_closed()

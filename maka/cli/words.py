@@ -1,0 +1,112 @@
+"""Short words for people: durations, tokens, arguments, endings, and what to do after a failure."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from maka.cli.output import one_line
+from maka.contracts.commands import StopReceipt
+from maka.contracts.errors import FailureClass
+from maka.contracts.session_events import ProviderRetry, RunEnded, Usage
+
+_TELLING = ("command", "file_path", "path", "url", "query", "name")
+_ADVICE = {
+    FailureClass.AUTH: "check the profile's key: maka doctor",
+    FailureClass.BILLING: "the provider wants to be paid: see its console",
+    FailureClass.RATE_LIMIT: "try again later, or use another profile with -m",
+    FailureClass.CONTEXT_OVERFLOW: "start a new session, or use a model with a larger window",
+    FailureClass.NETWORK: "is the server there? maka doctor tells",
+    FailureClass.PROVIDER_UNAVAILABLE: "try again with --continue",
+    FailureClass.TIMEOUT: "try again with --continue, or raise first_event_s or idle_s of the profile",
+    FailureClass.REJECTED: "the provider refused the request: check the model's name",
+    FailureClass.TOOL_STEP_CAP_REACHED: "go on with --continue, or raise --max-steps",
+    FailureClass.DEADLINE: "go on with --continue, or raise --timeout",
+    FailureClass.BUDGET: "go on with --continue",
+    FailureClass.RUN_LIMIT_REACHED: "go on with --continue",
+    FailureClass.LEDGER_UNAVAILABLE: "make room on the disk, then go on with --continue",
+}
+
+
+def duration(milliseconds: int | None) -> str:
+    """Return a duration as a person says it."""
+    if milliseconds is None:
+        return "?"
+    if milliseconds < 1_000:
+        return f"{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1_000:.1f} s"
+    minutes, seconds = divmod(round(milliseconds / 1_000), 60)
+    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def moment(unix_ms: int) -> str:
+    """Return a time of day in this machine's zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_ms / 1_000))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def tokens(usage: Usage) -> str:
+    """Return a run's tokens; what isn't known is said, never guessed."""
+    if usage.input is None or usage.output is None:
+        return "tokens not reported"
+    cached = f" ({usage.cached_input:,} cached)" if usage.cached_input else ""
+    return f"{usage.input:,} tokens in{cached}, {usage.output:,} out"
+
+
+def brief_args(args: dict[str, Any], chars_max: int = 100) -> str:
+    """Return the telling argument of a tool call, or all of them, on one line."""
+    pattern, path = args.get("pattern"), args.get("path")
+    if isinstance(pattern, str):
+        return one_line(f"{pattern} in {path}" if isinstance(path, str) else pattern, chars_max)
+    for name in _TELLING:
+        if isinstance(value := args.get(name), str):
+            return one_line(value, chars_max)
+    return one_line(msgspec.json.encode(args).decode(), chars_max) if args else ""
+
+
+def ending(ended: RunEnded, tools: int | None = None) -> str:
+    """Return the line that sums a run up."""
+    parts = [duration(ended.duration_ms), counted(ended.steps, "step")]
+    if tools is not None:
+        parts.append(counted(tools, "tool call"))
+    parts.append(tokens(ended.usage))
+    return " · ".join(parts)
+
+
+def verdict(status: str, failure_class: str | None, abort_source: str | None) -> str:
+    """Return how a run ended, with its class or source."""
+    detail = failure_class or abort_source
+    return f"{status} ({detail})" if detail else status
+
+
+def advice(failure_class: str | None) -> str:
+    """Return what to do after a failure, "" where there is nothing better than to read the message."""
+    known = {str(name): text for name, text in _ADVICE.items()}
+    return known.get(failure_class or "", "")
+
+
+def failure_line(ended: RunEnded, message: str | None) -> str:
+    """Return the one line that says why a run didn't complete and what to do."""
+    text = f"The run {verdict(ended.status, ended.failure_class, ended.abort_source)}"
+    parts = [text if not message else f"{text}: {one_line(message, 500)}", advice(ended.failure_class)]
+    return ". ".join(part.rstrip(".") for part in parts if part) + "."
+
+
+def retry(event: ProviderRetry) -> str:
+    """Say that a request is tried again, and when."""
+    wait = duration(event.delay_ms)
+    return f"trying again in {wait} ({event.attempt} of {event.attempts_max}): {one_line(event.reason, 200)}"
+
+
+def receipt_lines(receipt: StopReceipt) -> Sequence[str]:
+    """Return what a stop did, one line for the run and one for each call that was open."""
+    if receipt.run_id is None:
+        return ("Nothing was running.",)
+    head = f"Stopped run {receipt.run_id} ({receipt.abort_source or receipt.status}), which was {receipt.was}."
+    return (head, *(f"  {call.name}: {call.outcome}" for call in receipt.calls))

@@ -1,0 +1,293 @@
+"""The life of one child process, on the I/O thread: gate, output, end.
+
+Laws:
+- Nothing of the command runs before `release`; `cancel` before it means `not_started`.
+- Whoever is in the group when the leader has ended is ended too: a foreground call leaves nothing behind. A child may
+  write for a moment after its parent (a `>(tee log)` does), so it has half of PIPE_DRAIN_S before TERM, and as long
+  before KILL.
+- After `ended` nothing comes: the pipes are closed even where a survivor still holds their other ends.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from maka.contracts.limits import (
+    DELTA_MERGE_BYTES_MAX,
+    DELTA_MERGE_S,
+    KILL_GRACE_S,
+    PIPE_DRAIN_S,
+    TERM_GRACE_S,
+)
+from maka.contracts.tool_ports import ProcessEnd, ProcessListener, ProcessSpec
+from maka.edges.process_tree import POLL_S, Stat, is_alive, related, send
+from maka.edges.spawn_gate import GatedProcess, spawn_gated, why_not
+
+READ_BYTES = 64 << 10
+"""A pipe's own capacity: one read empties it."""
+EAGER_READS = 256
+"""How many reads a child that fills its pipe within a pause gets without one: the pauses must not slow it down."""
+
+
+class Io(Protocol):
+    """What is needed of the I/O thread."""
+
+    def submit(
+        self, work: Coroutine[Any, Any, None], done: Callable[[BaseException | None], None] | None = None
+    ) -> object: ...
+
+    def call_soon(self, function: Callable[..., object], *args: object) -> None: ...
+
+
+class OutputPipe:
+    """Reads one pipe. After a small piece it pauses, so that the kernel's buffer merges what a chatty child writes."""
+
+    def __init__(self, fd: int, tell: Callable[[bytes], None], changed: asyncio.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fd: int | None = fd
+        self._tell = tell
+        self._changed = changed
+        self._pausing = True
+        self._eager = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.inode = os.fstat(fd).st_ino
+        self._loop.add_reader(fd, self._read)
+
+    @property
+    def closed(self) -> bool:
+        return self._fd is None
+
+    def _read(self) -> None:
+        if self._fd is None:
+            return
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        if len(data) == READ_BYTES:
+            self._eager = EAGER_READS
+        elif self._eager:
+            self._eager -= 1
+        elif self._pausing and len(data) < DELTA_MERGE_BYTES_MAX:
+            self._loop.remove_reader(self._fd)
+            self._timer = self._loop.call_later(DELTA_MERGE_S, self._resume)
+        self._tell(data)
+
+    def _resume(self) -> None:
+        self._timer = None
+        if self._fd is not None:
+            self._loop.add_reader(self._fd, self._read)
+
+    def hurry(self) -> None:
+        """Read without pauses from now on: the child has ended."""
+        self._pausing = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._resume()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._fd is not None:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = None
+        self._changed.set()
+
+
+class ChildProcess:
+    """A `ProcessHandle` and what is behind it. Only `release`, `cancel` and the constructor are for other threads."""
+
+    def __init__(self, io: Io, spec: ProcessSpec, listener: ProcessListener) -> None:
+        self._io = io
+        self._spec = spec
+        self._listener = listener
+        self._changed = asyncio.Event()
+        self._released = False
+        self._cancelled = False
+        self._exited = False
+        self._code: int | None = None
+        self._over = False
+        self._pipes: tuple[OutputPipe, ...] = ()
+        self._pidfd: int | None = None
+
+    def release(self) -> None:
+        self._io.call_soon(self._on_release)
+
+    def cancel(self) -> None:
+        self._io.call_soon(self._on_cancel)
+
+    def _on_release(self) -> None:
+        self._released = True
+        self._changed.set()
+
+    def _on_cancel(self) -> None:
+        self._cancelled = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Live from spawn to end; the listener hears of it in every case."""
+        if self._cancelled:
+            return self._end(ProcessEnd(cause="not_started"))
+        try:
+            gated = spawn_gated(self._spec.argv, self._spec.cwd, self._spec.env)
+        except (OSError, ValueError) as error:
+            self._over = True
+            return self._listener.failed(why_not(error, self._spec.cwd))
+        try:
+            self._watch(gated)
+            self._listener.waiting(gated.identity)
+            end = await self._live(gated)
+        except BaseException:
+            # The I/O thread closes, or a listener failed: nobody would end the child later.
+            self._abandon(gated)
+            raise
+        self._close(gated)
+        self._end(end)
+
+    def done(self, error: BaseException | None) -> None:
+        """Speak for a child whose life was never begun, since the I/O thread is closed."""
+        if not self._over:
+            self._over = True
+            self._listener.failed(f"the process could not be started: {error or 'the I/O thread is closed'}")
+
+    def _end(self, end: ProcessEnd) -> None:
+        self._over = True
+        self._listener.ended(end)
+
+    async def _live(self, gated: GatedProcess) -> ProcessEnd:
+        await self._until(lambda: self._released or self._cancelled or self._has_exited())
+        if self._cancelled or self._has_exited():
+            gated.close_gate()
+            survivors = () if await self._until(self._has_exited, KILL_GRACE_S) else await self._kill(gated, 0.0)
+            return ProcessEnd(cause="not_started", survivors=survivors)
+        gated.open_gate()
+        ended = await self._until(lambda: self._has_exited() or self._cancelled, self._spec.timeout_s)
+        if self._has_exited():
+            return self._how("exited", await self._leftovers(gated))
+        survivors = await self._kill(gated, TERM_GRACE_S)
+        await self._until(self._drained, PIPE_DRAIN_S)
+        return self._how("cancelled" if ended else "timeout", survivors)
+
+    def _how(self, cause: str, survivors: tuple[int, ...]) -> ProcessEnd:
+        code = self._code
+        if self._exited and code is None:
+            return ProcessEnd(cause="unknown", survivors=survivors)
+        if code is None or code >= 0:
+            return ProcessEnd(cause=cause, exit_code=code, survivors=survivors)
+        return ProcessEnd(cause=cause, signal=-code, survivors=survivors)
+
+    async def _leftovers(self, gated: GatedProcess) -> tuple[int, ...]:
+        """Empty the pipes after the leader's end, and end whoever it left behind."""
+        await self._until(self._drained, PIPE_DRAIN_S / 2)
+        survivors: tuple[int, ...] = ()
+        if _group_exists(gated.pid) or not self._drained():
+            survivors = await self._kill(gated, PIPE_DRAIN_S / 2)
+            await self._until(self._drained, PIPE_DRAIN_S / 2)
+        return survivors
+
+    async def _kill(self, gated: GatedProcess, grace_s: float) -> tuple[int, ...]:
+        """TERM, grace, KILL, grace. Returns the pids that are still alive."""
+        known = await self._find(gated)
+        send(gated.pid, known, signal.SIGTERM)
+        if await self._gone(known, grace_s):
+            known = await self._find(gated)
+        if any(is_alive(stat) for stat in known):
+            known = await self._find(gated) or known
+            send(gated.pid, known, signal.SIGKILL)
+            await self._gone(known, KILL_GRACE_S)
+        await self._until(self._has_exited, POLL_S)
+        return tuple(stat.pid for stat in known if is_alive(stat))
+
+    async def _find(self, gated: GatedProcess) -> list[Stat]:
+        inodes = [pipe.inode for pipe in self._pipes if not pipe.closed]
+        return await asyncio.to_thread(related, gated.identity, inodes)
+
+    async def _gone(self, known: list[Stat], grace_s: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_s
+        while any(is_alive(stat) for stat in known):
+            if loop.time() >= deadline:
+                return False
+            await asyncio.sleep(POLL_S)
+        return True
+
+    async def _until(self, ready: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not ready():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            pass
+        return ready()
+
+    def _has_exited(self) -> bool:
+        return self._exited
+
+    def _drained(self) -> bool:
+        return all(pipe.closed for pipe in self._pipes)
+
+    def _watch(self, gated: GatedProcess) -> None:
+        tell = self._listener.output
+        self._pipes = (
+            OutputPipe(gated.stdout, lambda data: tell("stdout", data), self._changed),
+            OutputPipe(gated.stderr, lambda data: tell("stderr", data), self._changed),
+        )
+        try:
+            self._pidfd = os.pidfd_open(gated.pid)
+        except (AttributeError, OSError):  # no Linux, or a container without it: one thread for each child instead
+            threading.Thread(target=self._wait, args=(gated,), name="maka-wait", daemon=True).start()
+            return
+        asyncio.get_running_loop().add_reader(self._pidfd, lambda: self._on_exit(gated.reap()))
+
+    def _wait(self, gated: GatedProcess) -> None:
+        self._io.call_soon(self._on_exit, gated.reap())
+
+    def _on_exit(self, code: int | None) -> None:
+        self._unwatch()
+        self._code = code
+        self._exited = True
+        for pipe in self._pipes:
+            pipe.hurry()
+        self._changed.set()
+
+    def _unwatch(self) -> None:
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def _close(self, gated: GatedProcess) -> None:
+        gated.close_gate()
+        for pipe in self._pipes:
+            pipe.close()
+
+    def _abandon(self, gated: GatedProcess) -> None:
+        try:
+            self._unwatch()
+            self._close(gated)
+            send(gated.pid, related(gated.identity), signal.SIGKILL)
+            if not self._exited:
+                gated.reap_killed()
+        finally:
+            if not self._over:
+                self._end(ProcessEnd(cause="unknown" if self._released else "not_started"))
+
+
+def _group_exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

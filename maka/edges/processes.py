@@ -1,0 +1,43 @@
+"""The port of processes: starts children behind their gates on the I/O thread, and ends those of a dead owner.
+
+Law: at most SPAWNS_PER_TICK_MAX children are made in one turn of the loop (a spawn holds the thread for about a
+millisecond), so that streams keep flowing while a hundred runs start their tools.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from maka.contracts.actions import ProcessIdentity
+from maka.contracts.limits import SPAWNS_PER_TICK_MAX
+from maka.contracts.tool_ports import ProcessHandle, ProcessListener, ProcessSpec
+from maka.edges.child_process import ChildProcess, Io
+from maka.edges.process_tree import kill_groups
+
+
+class AsyncProcesses:
+    """Implements `Processes` on an I/O thread."""
+
+    def __init__(self, io: Io) -> None:
+        self._io = io
+        self._spawned_this_turn = 0
+
+    def spawn(self, spec: ProcessSpec, listener: ProcessListener) -> ProcessHandle:
+        """Start a process behind its gate. Any thread; returns at once, all else comes through the listener."""
+        child = ChildProcess(self._io, spec, listener)
+        self._io.submit(self._run(child), child.done)
+        return child
+
+    def kill_left_over(self, found: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
+        """End the groups that still are what was recorded. Blocks up to 3 s: not for the I/O thread."""
+        return kill_groups(found)
+
+    async def _run(self, child: ChildProcess) -> None:
+        while self._spawned_this_turn >= SPAWNS_PER_TICK_MAX:
+            await asyncio.sleep(0)
+        if not self._spawned_this_turn:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._spawned_this_turn += 1
+        await child.run()
+
+    def _next_turn(self) -> None:
+        self._spawned_this_turn = 0

@@ -1,0 +1,161 @@
+"""SessionManager: the thread-safe facade that command line, gateway, tests and embedders call.
+
+It turns calls into commands and waits for their answers, always with a timeout: no answer in time is an unknown
+outcome, never a failure, and the same command id sent again tells. A refusal is raised as RefusedError.
+"""
+
+import os
+from collections import deque
+from threading import Condition
+from typing import Self, TypeVar
+
+from actors.address import Address, OneShot
+from actors.messages import CreateSession, SendMessage, StopSession, ToKernel
+from actors.messages_ledger import Subscribe, ToFeed, Unsubscribe
+from maka.contracts import commands
+from maka.contracts.commands import MessageAccepted, Reply, SessionCreated, StopReceipt
+from maka.contracts.content import RunLimits
+from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
+from maka.contracts.ids import CommandId, IdSource, SessionId
+from maka.contracts.limits import COMMAND_TIMEOUT_S, SUBSCRIBER_BACKLOG_MAX
+from maka.contracts.session_events import SessionEvent
+
+R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt)
+
+
+class SubscriptionLostError(Exception):
+    """The reader didn't keep up; subscribe again after the last position that was read."""
+
+
+class Subscription:
+    """A session's events, from a position on, then live. `get` for any one thread; `close` for any."""
+
+    def __init__(self, feed: Address[ToFeed]) -> None:
+        self._feed = feed
+        self._events: deque[SessionEvent] = deque()
+        self._changed = Condition()
+        self._closed = False
+        self._lost = False
+
+    def put(self, events: tuple[SessionEvent, ...]) -> bool:
+        """Take events from the feed; False drops the subscription."""
+        with self._changed:
+            if self._closed or self._lost:
+                return False
+            self._lost = len(self._events) + len(events) > SUBSCRIBER_BACKLOG_MAX
+            if not self._lost:
+                self._events.extend(events)
+            self._changed.notify()
+            return not self._lost
+
+    def get(self, timeout_s: float | None = None) -> SessionEvent | None:
+        """Return the next event; None after the timeout or when closed. Raises SubscriptionLostError."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._events or self._closed or self._lost, timeout_s)
+            if self._events:
+                return self._events.popleft()
+            if self._lost:
+                raise SubscriptionLostError("events came faster than they were read; subscribe again from a position")
+            return None
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._feed.tell(Unsubscribe(sink=self))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SessionManager:
+    """What a host offers. Every method may be called from any thread but an actor's."""
+
+    def __init__(
+        self,
+        kernel: Address[ToKernel],
+        feed: Address[ToFeed],
+        ids: IdSource,
+        timeout_s: float = COMMAND_TIMEOUT_S,
+    ) -> None:
+        self._kernel = kernel
+        self._feed = feed
+        self._ids = ids
+        self._timeout_s = timeout_s
+
+    def create_session(self, cwd: str, *, title: str | None = None, command_id: str | None = None) -> SessionCreated:
+        """Make a session that works in a directory, which must be readable."""
+        given = os.path.abspath(cwd)
+        _check_directory(given)
+        command = commands.CreateSession(
+            command_id=self._command_id(command_id), cwd=given, real_cwd=os.path.realpath(given), title=title
+        )
+        reply: OneShot[Reply] = OneShot()
+        return self._answer(CreateSession(command=command, reply=reply), reply, command.command_id, SessionCreated)
+
+    def send_message(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        profile: str,
+        limits: RunLimits | None = None,
+        command_id: str | None = None,
+    ) -> MessageAccepted:
+        """Give a session a message: an idle one starts a run, a busy one queues it durably."""
+        command = commands.SendMessage(
+            command_id=self._command_id(command_id),
+            session_id=SessionId(session_id),
+            text=text.encode("utf-8", "replace").decode("utf-8", "replace"),
+            profile=profile,
+            limits=limits or RunLimits(),
+        )
+        reply: OneShot[Reply] = OneShot()
+        return self._answer(SendMessage(command=command, reply=reply), reply, command.command_id, MessageAccepted)
+
+    def stop(self, session_id: str, source: str) -> StopReceipt:
+        """End a session's run, whatever it is doing; returns when its end is durable."""
+        command = commands.Stop(session_id=SessionId(session_id), source=source)
+        reply: OneShot[Reply] = OneShot()
+        return self._answer(StopSession(command=command, reply=reply), reply, f"stop {session_id}", StopReceipt)
+
+    def subscribe(self, session_id: str, *, after_position: int = 0) -> Subscription:
+        """Follow a session from after a position; live events come as they happen."""
+        subscription = Subscription(self._feed)
+        message = Subscribe(session_id=SessionId(session_id), after_position=after_position, sink=subscription)
+        if not self._feed.tell(message):
+            raise RefusedError(_not_ready())
+        return subscription
+
+    def _command_id(self, given: str | None) -> CommandId:
+        return CommandId(self._ids() if given is None else given)
+
+    def _answer(
+        self, message: CreateSession | SendMessage | StopSession, reply: OneShot[Reply], name: str, wanted: type[R]
+    ) -> R:
+        if not self._kernel.tell(message):
+            raise RefusedError(_not_ready())
+        answer = reply.wait(self._timeout_s)
+        if answer is None:
+            raise OutcomeUnknownError(name)
+        if isinstance(answer, Refusal):
+            raise RefusedError(answer)
+        assert isinstance(answer, wanted), f"{type(answer).__name__} answers {type(message).__name__}"
+        return answer
+
+
+def _not_ready() -> Refusal:
+    return Refusal(code=RefusalCode.NOT_READY, message="the host isn't running; start it again")
+
+
+def _check_directory(path: str) -> None:
+    if os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK):
+        return
+    words = "is not a directory" if os.path.exists(path) else "does not exist"
+    if os.path.isdir(path):
+        words = "is not readable"
+    message = f"working directory {path} {words}; name one that you can read"
+    raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))

@@ -1,0 +1,120 @@
+"""Bash: run a command in the workspace and tell how it went.
+
+Laws: standard input is closed, the environment is exactly the one given, the working directory is the workspace. What
+the command leaves running in its group, its session, or at its output pipe is ended with it: nothing of a foreground
+call outlives it.
+"""
+
+import signal
+from collections.abc import Callable, Mapping
+
+from maka.contracts.actions import RecoveryMode
+from maka.contracts.content import Outcome
+from maka.contracts.limits import BASH_TIMEOUT_MAX_S, BASH_TIMEOUT_S
+from maka.contracts.model_ports import ToolSpec
+from maka.contracts.tool_ports import (
+    ProcessEnd,
+    Processes,
+    ProcessSpec,
+    ToolCall,
+    ToolEnv,
+    ToolListener,
+    ToolResult,
+)
+from maka.tools.output import CommandOutput
+from maka.tools.results import error, no_effect, with_footer
+from maka.tools.spawned import SpawnedCall
+
+SPEC = ToolSpec(
+    name="Bash",
+    description=(
+        "Run a shell command in the workspace and return its output (stdout and stderr together) and exit code. Input "
+        "is closed: nothing can be typed. Background processes are ended when the command ends. Long output keeps its "
+        "beginning and end. Prefer Read, Edit, Glob and Grep for what they do."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "minLength": 1, "description": "The command line."},
+            "timeout_ms": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": int(BASH_TIMEOUT_MAX_S * 1000),
+                "description": f"Time limit in ms; {int(BASH_TIMEOUT_S * 1000)} if not given.",
+            },
+        },
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+)
+
+
+class BashTool:
+    """The tool Bash. `shell` is an absolute path; `child_env` is all that a command sees of the environment."""
+
+    def __init__(self, processes: Processes, shell: str, child_env: Mapping[str, str]) -> None:
+        self._processes = processes
+        self._shell = shell
+        self._child_env = dict(child_env)
+
+    @property
+    def spec(self) -> ToolSpec:
+        return SPEC
+
+    @property
+    def recovery_mode(self) -> RecoveryMode:
+        return "outcome_unknown"
+
+    @property
+    def exclusive(self) -> bool:
+        return False
+
+    def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
+        """Spawn and return; everything else happens on the I/O thread."""
+        command = str(call.args["command"])
+        if "\0" in command:
+            listener.ended(error("the command holds a NUL byte, which no process can be given: remove it"))
+            return no_effect
+        timeout_s = min(int(call.args.get("timeout_ms", BASH_TIMEOUT_S * 1000)) / 1000, BASH_TIMEOUT_MAX_S)
+        output = CommandOutput(listener.output)
+
+        def finish(end: ProcessEnd) -> ToolResult:
+            output.close()
+            return _result(output, end, timeout_s)
+
+        spec = ProcessSpec(argv=(self._shell, "-c", command), cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
+        return SpawnedCall(listener, command, output.take, finish).start(self._processes, spec)
+
+
+def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float) -> ToolResult:
+    text, whole = output.for_model()
+    outcome, note = _verdict(end, timeout_s)
+    if end.survivors:
+        pids = ", ".join(str(pid) for pid in end.survivors)
+        note += f"; these processes could not be ended and may still run: {pids}"
+        outcome = Outcome.OUTCOME_UNKNOWN
+    if outcome is not Outcome.OK:
+        text = with_footer(text, note)
+    elif not text:
+        text = "[no output, exit code 0]"
+    exit_code = end.exit_code if end.signal is None else 128 + end.signal
+    return ToolResult(outcome=outcome, text=text, whole=whole, exit_code=exit_code)
+
+
+def _verdict(end: ProcessEnd, timeout_s: float) -> tuple[Outcome, str]:
+    if end.cause == "timeout":
+        return Outcome.TIMEOUT, f"timed out after {timeout_s:g} s and was ended; above is what it printed until then"
+    if end.cause == "cancelled":
+        return Outcome.ABORTED, "stopped and ended; above is what it printed until then"
+    if end.cause != "exited":
+        return Outcome.OUTCOME_UNKNOWN, "how the command ended is not known; check its effects before repeating it"
+    if end.signal is not None:
+        return Outcome.ERROR, f"killed by signal {end.signal} ({_signal_name(end.signal)})"
+    return (Outcome.OK, "") if end.exit_code == 0 else (Outcome.ERROR, f"exit code {end.exit_code}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

@@ -1,0 +1,130 @@
+"""One change of a file, from the turn to the rename: shared by Write and Edit.
+
+Laws: the fact is durable before the first byte is written, and so is what was there before. A call that is stopped
+before the write begins changes nothing; one whose write has begun finishes it.
+"""
+
+import threading
+from collections.abc import Callable
+from hashlib import sha256
+
+from msgspec import Struct
+
+from maka.contracts.actions import FileSeen
+from maka.contracts.content import Outcome
+from maka.contracts.limits import BLOB_BYTES_MAX
+from maka.contracts.tool_ports import FileFact, ToolCall, ToolEnv, ToolListener, ToolResult
+from maka.tools.boundary import PathError, Place, locate
+from maka.tools.diffs import unified
+from maka.tools.files import Before, FileTurns, look, replace
+from maka.tools.leftovers import temp_name
+from maka.tools.results import error
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What the file shall hold, and how the change is told: `verb` before the path, `detail` after the counts."""
+
+    data: bytes
+    verb: str
+    detail: str = ""
+
+
+Decide = Callable[[Place, Before], Plan]
+"""Looks at a file and decides its new content; raises PathError where it must stay as it is."""
+
+
+class Change:
+    """A call of Write or Edit under way."""
+
+    def __init__(self, turns: FileTurns, call: ToolCall, env: ToolEnv, listener: ToolListener, decide: Decide) -> None:
+        self._turns = turns
+        self._call = call
+        self._env = env
+        self._listener = listener
+        self._decide = decide
+        self._lock = threading.Lock()
+        self._settled = False
+        self._place: Place | None = None
+        self._holds = False
+
+    def start(self) -> Callable[[], None]:
+        """Begin when the file is free; returns the cancel function."""
+        try:
+            place = locate(self._env.cwd, str(self._call.args["path"]))
+        except PathError as refusal:
+            self._settle(error(str(refusal)))
+            return self.cancel
+        self._place = place
+        self._turns.take(place.real, lambda: self._begin(place))
+        return self.cancel
+
+    def cancel(self) -> None:
+        """Stop the call unless its write has begun."""
+        self._settle(ToolResult(outcome=Outcome.ABORTED, text="Stopped before the file was written; it is unchanged."))
+
+    def _begin(self, place: Place) -> None:
+        with self._lock:
+            self._holds = not self._settled
+        if not self._holds:
+            self._turns.leave(place.real)
+            return
+        try:
+            before = look(place, BLOB_BYTES_MAX)
+            plan = self._decide(place, before)
+        except PathError as refusal:
+            self._settle(error(str(refusal)))
+            return
+        except BaseException:
+            self._let_go()  # a bug of ours must not keep the file from everyone else
+            raise
+        if before.data == plan.data:
+            self._settle(self._result(place, plan, f"{place.shown} already has exactly this content; nothing to do"))
+            return
+        fact = FileFact(
+            path=place.real,
+            before_sha256=None if before.data is None else sha256(before.data).hexdigest(),
+            after_sha256=sha256(plan.data).hexdigest(),
+            pre_image=before.data,
+            temp_name=temp_name(self._env.temp_suffix),
+        )
+        self._listener.commit(fact, lambda granted: self._decided(place, before, plan, fact, granted))
+
+    def _decided(self, place: Place, before: Before, plan: Plan, fact: FileFact, granted: bool) -> None:
+        if not granted:
+            self._settle(
+                ToolResult(outcome=Outcome.NOT_STARTED, text="The change was not recorded, so nothing was written.")
+            )
+            return
+        with self._lock:
+            if self._settled:
+                return
+            self._settled = True
+        try:
+            replace(place, before, plan.data, fact.temp_name)
+            self._turns.wrote(self._env.session_id, place.real, fact.after_sha256)
+            diff = unified(place.shown, before.data, plan.data)
+            text = f"{plan.verb} {place.shown} ({diff.counts}){plan.detail}"
+            result = self._result(place, plan, text, diff.text)
+        except PathError as refusal:
+            result = error(str(refusal))
+        finally:
+            self._let_go()
+        self._listener.ended(result)
+
+    def _result(self, place: Place, plan: Plan, text: str, diff: str | None = None) -> ToolResult:
+        seen = FileSeen(path=place.real, sha256=sha256(plan.data).hexdigest())
+        return ToolResult(outcome=Outcome.OK, text=text, diff=diff, seen=seen)
+
+    def _settle(self, result: ToolResult) -> None:
+        with self._lock:
+            if self._settled:
+                return
+            self._settled = True
+        self._let_go()
+        self._listener.ended(result)
+
+    def _let_go(self) -> None:
+        with self._lock:
+            held, self._holds = self._holds, False
+        if held and self._place is not None:
+            self._turns.leave(self._place.real)

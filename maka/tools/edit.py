@@ -1,0 +1,91 @@
+"""Edit: replace one place of a text file, and nothing else of it.
+
+Laws: a file that changed since this session last saw it is refused (one that it never saw isn't). Bytes that are no
+UTF-8, the byte order mark, line ends and a missing final line end stay as they are.
+"""
+
+from collections.abc import Callable
+from hashlib import sha256
+
+from maka.contracts.actions import RecoveryMode
+from maka.contracts.limits import EDIT_CHARS_MAX, EDIT_LINES_MAX
+from maka.contracts.model_ports import ToolSpec
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
+from maka.tools.boundary import PathError, Place
+from maka.tools.change import Change, Plan
+from maka.tools.edit_match import MatchError, find, replaced
+from maka.tools.files import Before, FileTurns
+
+SPEC = ToolSpec(
+    name="Edit",
+    description=(
+        "Replace one occurrence of old_string in a file by new_string. old_string must be the file's exact text, with "
+        "its indentation, and occur exactly once: add lines around it until it does. new_string is written as it is."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "minLength": 1, "description": "Path of the file, relative to the workspace."},
+            "old_string": {"type": "string", "minLength": 1, "description": "The exact text to replace."},
+            "new_string": {"type": "string", "description": "The text to put in its place; may be empty."},
+        },
+        "required": ["path", "old_string", "new_string"],
+        "additionalProperties": False,
+    },
+)
+
+
+class EditTool:
+    """The tool Edit."""
+
+    def __init__(self, turns: FileTurns) -> None:
+        self._turns = turns
+
+    @property
+    def spec(self) -> ToolSpec:
+        return SPEC
+
+    @property
+    def recovery_mode(self) -> RecoveryMode:
+        return "outcome_unknown"
+
+    @property
+    def exclusive(self) -> bool:
+        return False
+
+    def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
+        """Edit in the caller's thread and, after the commit, in the thread that calls `then`."""
+
+        def decide(place: Place, before: Before) -> Plan:
+            if before.data is None:
+                raise PathError(f"{place.shown} does not exist: use Write to create it, or Glob to find the right path")
+            self._unless_changed(place, before.data, env)
+            return _plan(place, before.data, str(call.args["old_string"]), str(call.args["new_string"]))
+
+        return Change(self._turns, call, env, listener, decide).start()
+
+    def _unless_changed(self, place: Place, data: bytes, env: ToolEnv) -> None:
+        now = sha256(data).hexdigest()
+        seen = env.seen.get(place.real)
+        if seen is not None and now not in (seen, self._turns.last_written(env.session_id, place.real)):
+            raise PathError(f"{place.shown} changed since you last read it; nothing was edited. Read it again first")
+
+
+def _plan(place: Place, data: bytes, old: str, new: str) -> Plan:
+    text = data.decode("utf-8", "surrogateescape")
+    if len(text) > EDIT_CHARS_MAX or text.count("\n") > EDIT_LINES_MAX:
+        raise PathError(f"{place.shown} is too large to edit ({len(text)} characters): change it with a command")
+    try:
+        match = find(text, old, new)
+        after = replaced(text, match).encode("utf-8", "surrogateescape")
+    except MatchError as refusal:
+        raise PathError(f"{place.shown}: {refusal}") from None
+    except UnicodeEncodeError:
+        raise PathError("new_string holds half a surrogate pair, which no file can hold") from None
+    lines = (
+        f"line {match.first_line}"
+        if match.first_line == match.last_line
+        else (f"lines {match.first_line}-{match.last_line}")
+    )
+    note = f". Not an exact match: {match.how}" if match.how else ""
+    return Plan(data=after, verb="Edited", detail=f" at {lines}{note}")

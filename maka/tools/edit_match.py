@@ -1,0 +1,210 @@
+"""Where in a text an edit belongs, and what is put there. Pure.
+
+Laws:
+- An exact match that occurs once wins; one that occurs more often is refused with the count.
+- Looser matches are tried only where there is no exact one, must be unique too, and are always named in the result.
+- What is put in is literal text: nothing in it is a pattern. Only its line ends follow the file's.
+- Look-alike characters are never matched silently: they make a hint.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable
+
+from msgspec import Struct
+
+BOM = "\ufeff"
+LOOSE_CHARS_MIN = 5
+"""Fewer characters than these, spaces aside, are found by accident too easily."""
+COUNTED_MAX = 1_000
+_LOOKS = {
+    **dict.fromkeys((0x2018, 0x2019, 0x201A, 0x2032, 0x02BC), "'"),
+    **dict.fromkeys((0x201C, 0x201D, 0x201E, 0x2033), '"'),
+    **dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2212), "-"),
+    **dict.fromkeys((0x00A0, 0x2007, 0x2009, 0x202F, 0x3000), " "),
+}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
+
+
+class MatchError(Exception):
+    """No place, or more than one; the message is for the model."""
+
+
+class Match(Struct, frozen=True, kw_only=True):
+    """Characters `start` to `end` become `new`. Lines count from 1; `how` is empty for an exact match."""
+
+    start: int
+    end: int
+    new: str
+    first_line: int
+    last_line: int
+    how: str = ""
+
+
+class _Found(Struct, frozen=True):
+    start: int
+    end: int
+    new: str
+    how: str = ""
+
+
+def find(text: str, old: str, new: str) -> Match:
+    """Find the one place. Raises MatchError."""
+    if not old:
+        raise MatchError("old_string is empty: give the text to replace, or use Write for a whole file")
+    if old == new:
+        raise MatchError("old_string and new_string are the same: nothing would change")
+    base = 1 if text.startswith(BOM) else 0
+    if base and old.startswith(BOM):
+        old, new = old[1:], new.removeprefix(BOM)
+    raw = text[base:]
+    breaks = [match.start() for match in re.finditer("\r\n", raw)]
+    view = raw.replace("\r\n", "\n") if breaks else raw
+    found = _locate(view, old.replace("\r\n", "\n") if breaks else old, new)
+    # The k-th two-character line end stands k places earlier in the view.
+    shifted = [at - number for number, at in enumerate(breaks)]
+
+    def real(at: int) -> int:
+        return base + at + bisect_right(shifted, at - 1)
+
+    start, end = real(found.start), real(found.end)
+    return Match(
+        start=start,
+        end=end,
+        new=_with_line_ends(found.new, text[start:end], text),
+        first_line=view.count("\n", 0, found.start) + 1,
+        last_line=view.count("\n", 0, max(found.start, found.end - 1)) + 1,
+        how=found.how,
+    )
+
+
+def replaced(text: str, match: Match) -> str:
+    """Return the text after the edit."""
+    return text[: match.start] + match.new + text[match.end :]
+
+
+def _with_line_ends(new: str, span: str, text: str) -> str:
+    where = span if "\n" in span else text
+    pairs = where.count("\r\n")
+    return re.sub("(?<!\r)\n", "\r\n", new) if pairs > where.count("\n") - pairs else new
+
+
+def _locate(view: str, old: str, new: str) -> _Found:
+    exact = _places(view, old)
+    if exact:
+        _only_one(exact, view, "old_string occurs")
+        return _Found(exact[0], exact[0] + len(old), new)
+    if len("".join(old.split())) >= LOOSE_CHARS_MIN and "\0" not in old:
+        for attempt in (_by_lines(_trimmed), _by_lines(_spaced), _unescaped):
+            found = attempt(view, old, new)
+            if found is not None:
+                return found
+    raise MatchError("old_string was not found" + _hint(view, old))
+
+
+def _places(view: str, old: str) -> list[int]:
+    """Where `old` begins; places may overlap, since either could be meant."""
+    places: list[int] = []
+    at = view.find(old)
+    while at >= 0 and len(places) < COUNTED_MAX:
+        places.append(at)
+        at = view.find(old, at + 1)
+    return places
+
+
+def _only_one(places: list[int], view: str, what: str) -> None:
+    if len(places) > 1:
+        lines = ", ".join(str(view.count("\n", 0, at) + 1) for at in places[:10])
+        more = ", ..." if len(places) > 10 else ""
+        raise MatchError(f"{what} {len(places)} times (lines {lines}{more}): add text around it until it is unique")
+
+
+def _trimmed(line: str) -> str:
+    return line.strip(" \t")
+
+
+def _spaced(line: str) -> str:
+    return re.sub("[ \t]+", " ", line.strip(" \t"))
+
+
+def _by_lines(key: Callable[[str], str]) -> Callable[[str, str, str], _Found | None]:
+    """A search for whole lines that are equal under a key."""
+    how = "the spaces at line ends and beginnings differ" if key is _trimmed else "the spaces within lines differ"
+
+    def search(view: str, old: str, new: str) -> _Found | None:
+        ends_line = old.endswith("\n")
+        wanted = (old[:-1] if ends_line else old).split("\n")
+        lines = view.split("\n")
+        keys, wanted_keys = [key(line) for line in lines], [key(line) for line in wanted]
+        size = len(wanted)
+        at = [
+            number
+            for number in range(len(lines) - size + 1)
+            if keys[number] == wanted_keys[0] and keys[number : number + size] == wanted_keys
+        ]
+        if not at:
+            return None
+        begins = [0]
+        for line in lines:
+            begins.append(begins[-1] + len(line) + 1)
+        _only_one([begins[number] for number in at], view, "old_string isn't there exactly; but for spaces it occurs")
+        start, end = begins[at[0]], begins[at[0] + size] - 1
+        if end - start > max(len(old) + 500, 4 * len(old)):
+            return None
+        fitted, moved = _indented_like(lines[at[0] : at[0] + size], wanted, new)
+        return _Found(start, min(end + ends_line, len(view)), fitted, how + moved)
+
+    return search
+
+
+def _indented_like(there: list[str], wanted: list[str], new: str) -> tuple[str, str]:
+    """Shift the new lines as the old ones are shifted, where all of them are shifted by the same."""
+    pairs = [(_indent(line), _indent(want)) for line, want in zip(there, wanted, strict=True) if _trimmed(want)]
+    deeper = {real[: len(real) - len(given)] if real.endswith(given) else None for real, given in pairs}
+    if len(deeper) == 1 and (shift := deeper.pop()):
+        lines = [shift + line if _trimmed(line) else line for line in new.split("\n")]
+        return "\n".join(lines), "; new_string was indented like the text it replaces"
+    return new, ""
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _unescaped(view: str, old: str, new: str) -> _Found | None:
+    plain = _plain(old)
+    places = _places(view, plain) if plain not in (old, "") else []
+    if not places:
+        return None
+    _only_one(places, view, "old_string isn't there exactly; with its escapes resolved it occurs")
+    how = "old_string was escaped once too often"
+    if "\n" not in new and _plain(new) != new:
+        return _Found(
+            places[0], places[0] + len(plain), _plain(new), how + ", and so was new_string; both were resolved"
+        )
+    return _Found(places[0], places[0] + len(plain), new, how)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\([ntr\"'\\])", lambda match: _ESCAPES[match.group(1)], text)
+
+
+def _looks(text: str) -> str:
+    return unicodedata.normalize("NFC", text).translate(_LOOKS)
+
+
+def _hint(view: str, old: str) -> str:
+    seen = _looks(view)
+    at = seen.find(_looks(old))
+    if at >= 0:
+        number = seen.count("\n", 0, at)
+        line = view.split("\n")[number]
+        return (
+            f", but line {number + 1} looks alike with other characters (accents, quotes, dashes or no-break spaces): "
+            f"{line[:200]!a}. Copy the text from the file"
+        )
+    first = next((line for line in old.split("\n") if len(_trimmed(line)) >= LOOSE_CHARS_MIN), None)
+    if first is not None and (at := view.find(_trimmed(first))) >= 0:
+        return f"; its first line is at line {view.count(chr(10), 0, at) + 1}, but what follows differs. Read it again"
+    return ": read the file again and copy the exact text"

@@ -1,0 +1,144 @@
+"""Changing a file: whole or not at all, and only if it is still what was looked at.
+
+Laws:
+- The new content goes to a temp file beside the target, is fsynced, and takes the target's place by one rename: after
+  a crash or on a full disk the old file is whole, and so are its mode and, where allowed, its owner.
+- A file that changed since it was looked at is left as it is.
+- Changes of one file take turns, in the order in which they were asked for.
+"""
+
+import os
+import stat
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from msgspec import Struct
+
+from maka.contracts.ids import SessionId
+from maka.contracts.limits import FILES_REMEMBERED_MAX
+from maka.tools.boundary import PathError, Place, explain, opened, parent_of
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Before(Struct, frozen=True, kw_only=True):
+    """A file as it was looked at; `data` and `info` are None where there is none."""
+
+    data: bytes | None
+    info: os.stat_result | None
+
+
+def look(place: Place, bytes_max: int) -> Before:
+    """Read a file that is to be changed. Raises PathError, also where it isn't writable or larger than `bytes_max`."""
+    try:
+        with parent_of(place) as folder, opened(place, folder) as (fd, info):
+            if not os.access(place.parts[-1], os.W_OK, dir_fd=folder):
+                raise PathError(f"{place.shown} is read-only: ask the person, or change its mode first")
+            if info.st_size > bytes_max:
+                raise PathError(f"{place.shown} has {info.st_size} bytes, which is more than {bytes_max}: too large")
+            return Before(data=read_all(fd, info.st_size), info=info)
+    except FileNotFoundError:
+        return Before(data=None, info=None)
+    except OSError as error:
+        raise PathError(explain(error, place)) from None
+
+
+def read_all(fd: int, size: int) -> bytes:
+    """Read a file from where its descriptor stands, at most `size` bytes."""
+    pieces: list[bytes] = []
+    while size > 0 and (piece := os.read(fd, min(size, 1 << 20))):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def replace(place: Place, before: Before, data: bytes, temp_name: str) -> None:
+    """Put new content in a file's place. Raises PathError; then the old file is untouched and no temp file is left."""
+    try:
+        with parent_of(place, create=before.info is None) as folder:
+            try:
+                _write_temp(folder, temp_name, data, before.info)
+                _still_the_same(place, folder, before)
+                os.replace(temp_name, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temp_name, dir_fd=folder)
+                raise
+            with suppress(OSError):  # some file systems can't; the change itself has happened
+                os.fsync(folder)
+    except OSError as error:
+        raise PathError(f"nothing was changed: {explain(error, place)}") from None
+
+
+def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None) -> None:
+    fd = os.open(name, _NEW, 0o666, dir_fd=folder)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        if like is not None:
+            if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+                with suppress(OSError):
+                    os.fchown(fd, like.st_uid, like.st_gid)
+            os.fchmod(fd, stat.S_IMODE(like.st_mode))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _still_the_same(place: Place, folder: int, before: Before) -> None:
+    try:
+        now: os.stat_result | None = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        now = None
+    if _stamp(now) != _stamp(before.info):
+        raise PathError(f"nothing was changed: {place.shown} was changed by someone else meanwhile. Read it again")
+
+
+def _stamp(info: os.stat_result | None) -> tuple[int, ...] | None:
+    if info is None:
+        return None
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
+class FileTurns:
+    """Whose turn it is to change a file, and what each session last wrote there. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}
+        self._written: OrderedDict[tuple[SessionId, str], str] = OrderedDict()
+
+    def take(self, path: str, begin: Callable[[], None]) -> None:
+        """Call `begin` when the file is free: now, or later on the thread of whoever leaves it."""
+        with self._lock:
+            queue = self._waiting.get(path)
+            if queue is not None:
+                queue.append(begin)
+                return
+            self._waiting[path] = deque()
+        begin()
+
+    def leave(self, path: str) -> None:
+        """End one's turn; the next one begins."""
+        with self._lock:
+            queue = self._waiting[path]
+            if not queue:
+                del self._waiting[path]
+                return
+            begin = queue.popleft()
+        begin()
+
+    def wrote(self, session: SessionId, path: str, sha256: str) -> None:
+        """Remember a session's own change: calls of one step all carry what was seen before the step."""
+        with self._lock:
+            self._written[session, path] = sha256
+            self._written.move_to_end((session, path))
+            if len(self._written) > FILES_REMEMBERED_MAX:
+                self._written.popitem(last=False)
+
+    def last_written(self, session: SessionId, path: str) -> str | None:
+        with self._lock:
+            return self._written.get((session, path))

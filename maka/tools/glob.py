@@ -1,0 +1,70 @@
+"""Glob: the files whose path fits a pattern, in the order of their paths."""
+
+import os
+from collections.abc import Callable
+
+from maka.contracts.actions import RecoveryMode
+from maka.contracts.limits import GLOB_RESULTS_MAX
+from maka.contracts.model_ports import ToolSpec
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
+from maka.tools.boundary import PathError
+from maka.tools.glob_match import PatternError, checked, compiled
+from maka.tools.results import error, no_effect
+from maka.tools.search import Ripgrep, Search, search_root
+
+SPEC = ToolSpec(
+    name="Glob",
+    description=(
+        "List files whose path fits a pattern: `*` within one name, `**/` any folders, `?`, `[ab]`, `{a,b}`. For "
+        "example `**/*.py` or `src/*.{ts,tsx}`. Ignored files (.gitignore) are left out; at most "
+        f"{GLOB_RESULTS_MAX} results."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string", "minLength": 1, "description": "Pattern relative to the directory searched."},
+            "path": {"type": "string", "description": "Directory to search; the workspace if not given."},
+        },
+        "required": ["pattern"],
+        "additionalProperties": False,
+    },
+)
+
+
+class GlobTool:
+    """The tool Glob."""
+
+    def __init__(self, ripgrep: Ripgrep) -> None:
+        self._ripgrep = ripgrep
+
+    @property
+    def spec(self) -> ToolSpec:
+        return SPEC
+
+    @property
+    def recovery_mode(self) -> RecoveryMode:
+        return "replay_safe"
+
+    @property
+    def exclusive(self) -> bool:
+        return False
+
+    def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
+        """Spawn and return; names are matched here and not by ripgrep, whose patterns would override ignore rules."""
+        try:
+            wanted = compiled(checked(str(call.args["pattern"])))
+            place = search_root(env, call.args.get("path"))
+            if not os.path.isdir(place.real):
+                raise PathError(f"{place.shown} is not a directory: search in a directory that exists")
+        except (PathError, PatternError) as refusal:
+            listener.ended(error(str(refusal)))
+            return no_effect
+        if self._ripgrep.path is None:
+            listener.ended(error("ripgrep (rg) is missing; list files with a command instead"))
+            return no_effect
+        prefix = "" if place.is_root else place.shown + "/"
+
+        def keep(record: str) -> str | None:
+            return prefix + record if wanted.fullmatch(record) else None
+
+        return Search(listener, b"\0", keep, GLOB_RESULTS_MAX).start(self._ripgrep, place.real, ("--files", "--null"))

@@ -1,0 +1,53 @@
+"""The tools of a run, in the order in which the model is shown them."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+
+from maka.contracts.model_ports import ToolSpec
+from maka.contracts.tool_ports import Processes, Tool
+from maka.tools.bash import BashTool
+from maka.tools.edit import EditTool
+from maka.tools.files import FileTurns
+from maka.tools.glob import GlobTool
+from maka.tools.grep import GrepTool
+from maka.tools.read import ReadTool
+from maka.tools.search import Ripgrep
+from maka.tools.write import WriteTool
+
+FALLBACK_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+class Catalog:
+    """Implements `ToolCatalog` over a fixed sequence of tools."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = {tool.spec.name: tool for tool in tools}
+        assert len(self._tools) == len(tools), "two tools of one name"
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return what the model is shown."""
+        return tuple(tool.spec for tool in self._tools.values())
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of exactly this name."""
+        return self._tools.get(name)
+
+
+def builtin_tools(
+    processes: Processes, *, child_env: Mapping[str, str], rg_path: str | None, shell: str | None = None
+) -> Catalog:
+    """Make the built-in tools. `child_env` is all that their processes see; `shell` is bash where there is one."""
+    path = child_env.get("PATH", FALLBACK_PATH)
+    found = shell or shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
+    turns = FileTurns()
+    ripgrep = Ripgrep(processes, rg_path, child_env)
+    return Catalog(
+        (
+            ReadTool(),
+            WriteTool(turns),
+            EditTool(turns),
+            BashTool(processes, found, child_env),
+            GlobTool(ripgrep),
+            GrepTool(ripgrep),
+        )
+    )

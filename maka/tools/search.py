@@ -1,0 +1,102 @@
+"""What Glob and Grep share: one ripgrep process, its output taken record by record, ended when enough has been seen.
+
+Laws: links are never followed, so a loop is seen once. Ignore rules (.gitignore, .ignore) hold during the walk, also
+outside of a repository; hidden files are seen, `.git` isn't. The order is that of the paths, so a repeated search
+gives the same answer.
+"""
+
+from collections.abc import Callable, Mapping
+
+from maka.contracts.content import Outcome
+from maka.contracts.limits import SEARCH_ERROR_BYTES_MAX, SEARCH_RECORD_BYTES_MAX, SEARCH_TIMEOUT_S
+from maka.contracts.tool_ports import ProcessEnd, Processes, ProcessSpec, ToolEnv, ToolListener, ToolResult
+from maka.tools.boundary import Place, locate
+from maka.tools.results import error, with_footer
+from maka.tools.spawned import SpawnedCall
+
+COMMON = ("--no-config", "--color=never", "--hidden", "--no-require-git", "--glob=!.git", "--sort=path")
+
+Keep = Callable[[str], str | None]
+"""Makes a line of the answer of one record, or nothing."""
+
+
+class Ripgrep:
+    """Where ripgrep is, and how its processes are started."""
+
+    def __init__(self, processes: Processes, path: str | None, child_env: Mapping[str, str]) -> None:
+        self.processes = processes
+        self.path = path
+        self.child_env = dict(child_env)
+
+
+class Search:
+    """One search under way. Everything but `start` and its cancel function runs on the I/O thread."""
+
+    def __init__(self, listener: ToolListener, separator: bytes, keep: Keep, lines_max: int) -> None:
+        self._listener = listener
+        self._separator = separator
+        self._keep = keep
+        self._lines_max = lines_max
+        self._lines: list[str] = []
+        self._rest = b""
+        self._errors = b""
+        self._enough = False
+        self._cancel_process: Callable[[], None] | None = None
+
+    def start(self, ripgrep: Ripgrep, cwd: str, arguments: tuple[str, ...]) -> Callable[[], None]:
+        """Spawn; returns the cancel function."""
+        assert ripgrep.path is not None, "the caller has checked it"
+        call = SpawnedCall(self._listener, " ".join(("rg", *arguments)), self._take, self._finish)
+        self._cancel_process = call.cancel_process
+        argv = (ripgrep.path, *COMMON, *arguments)
+        spec = ProcessSpec(argv=argv, cwd=cwd, env=ripgrep.child_env, timeout_s=SEARCH_TIMEOUT_S)
+        return call.start(ripgrep.processes, spec)
+
+    def _take(self, stream: str, data: bytes) -> None:
+        if stream != "stdout":
+            self._errors = (self._errors + data)[-SEARCH_ERROR_BYTES_MAX:]
+            return
+        if self._enough:
+            return
+        *records, self._rest = (self._rest + data).split(self._separator)
+        self._rest = self._rest[:SEARCH_RECORD_BYTES_MAX]
+        for record in records:
+            line = self._keep(record.decode("utf-8", "replace"))
+            if line is None:
+                continue
+            if len(self._lines) >= self._lines_max:
+                self._enough = True
+                if self._cancel_process is not None:
+                    self._cancel_process()
+                return
+            self._lines.append(line)
+
+    def _finish(self, end: ProcessEnd) -> ToolResult:
+        outcome, notes = self._verdict(end)
+        if outcome is Outcome.ERROR and not self._lines:
+            return error(notes[0])
+        if not self._lines and not notes:
+            notes = ["nothing found"]
+        body = "".join(line + "\n" for line in self._lines)
+        return ToolResult(outcome=outcome, text=with_footer(body, *notes) if notes else body)
+
+    def _verdict(self, end: ProcessEnd) -> tuple[Outcome, list[str]]:
+        if end.survivors:
+            return Outcome.OUTCOME_UNKNOWN, [f"the search could not be ended: process {end.survivors[0]} still runs"]
+        if self._enough:
+            return Outcome.OK, [f"cut after {self._lines_max} results: narrow the search to see the others"]
+        if end.cause == "timeout":
+            return Outcome.TIMEOUT, [f"cut: the search took longer than {SEARCH_TIMEOUT_S:g} s. Narrow it"]
+        if end.cause == "cancelled":
+            return Outcome.ABORTED, ["cut: the search was stopped"]
+        if end.exit_code in (0, 1):
+            return Outcome.OK, []
+        said = self._errors.decode("utf-8", "replace").strip()
+        if self._lines:
+            return Outcome.OK, [f"some files could not be searched: {said[:500]}"]
+        return Outcome.ERROR, [f"the search failed (exit code {end.exit_code}): {said}"]
+
+
+def search_root(env: ToolEnv, path: object) -> Place:
+    """Locate where a search begins; the workspace if no path is given. Raises PathError."""
+    return locate(env.cwd, str(path) if path else ".")

@@ -1,0 +1,63 @@
+"""Write: put whole content into a file, new or not. Parent folders inside the workspace are made as needed."""
+
+from collections.abc import Callable
+
+from maka.contracts.actions import RecoveryMode
+from maka.contracts.limits import WRITE_BYTES_MAX
+from maka.contracts.model_ports import ToolSpec
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
+from maka.tools.boundary import PathError, Place
+from maka.tools.change import Change, Plan
+from maka.tools.files import Before, FileTurns
+
+SPEC = ToolSpec(
+    name="Write",
+    description=(
+        "Write a file with exactly this content (UTF-8). An existing file is overwritten as a whole; missing parent "
+        "directories are created. To change a part of a file use Edit."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "minLength": 1, "description": "Path of the file, relative to the workspace."},
+            "content": {"type": "string", "description": "The whole new content."},
+        },
+        "required": ["path", "content"],
+        "additionalProperties": False,
+    },
+)
+
+
+class WriteTool:
+    """The tool Write."""
+
+    def __init__(self, turns: FileTurns) -> None:
+        self._turns = turns
+
+    @property
+    def spec(self) -> ToolSpec:
+        return SPEC
+
+    @property
+    def recovery_mode(self) -> RecoveryMode:
+        return "outcome_unknown"
+
+    @property
+    def exclusive(self) -> bool:
+        return False
+
+    def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
+        """Write in the caller's thread and, after the commit, in the thread that calls `then`."""
+        content = str(call.args["content"])
+
+        def decide(place: Place, before: Before) -> Plan:
+            del place
+            try:
+                data = content.encode()
+            except UnicodeEncodeError:
+                raise PathError("the content holds half a surrogate pair, which no file can hold") from None
+            if len(data) > WRITE_BYTES_MAX:
+                raise PathError(f"the content has {len(data)} bytes, which is more than {WRITE_BYTES_MAX}")
+            return Plan(data=data, verb="Created" if before.data is None else "Overwrote")
+
+        return Change(self._turns, call, env, listener, decide).start()

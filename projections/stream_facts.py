@@ -1,0 +1,130 @@
+"""One fact -> the SessionEvents that say it, none of them with a position yet."""
+
+from collections.abc import Iterator
+from typing import TypedDict
+
+from maka.contracts.actions import Actions
+from maka.contracts.content import (
+    Content,
+    FunctionCall,
+    FunctionResponse,
+    InvocationOpened,
+    SystemNote,
+    Text,
+    Thinking,
+)
+from maka.contracts.events import Role, RuntimeEvent, Status, is_terminal
+from maka.contracts.ids import CallId, RunId, SessionId, TurnId
+from maka.contracts.session_events import (
+    Abort,
+    Complete,
+    ErrorEvent,
+    MessageWaiting,
+    Notice,
+    RunStarted,
+    SessionEvent,
+    StepStarted,
+    TextComplete,
+    ThinkingComplete,
+    TokenUsageEvent,
+    ToolFileChange,
+    ToolResultEvent,
+    ToolStart,
+    UserMessage,
+)
+from projections.run_state import terminal_fact
+
+
+class _Common(TypedDict):
+    session_id: SessionId
+    run_id: RunId | None
+    turn_id: TurnId | None
+    ts: int | None
+
+
+def _common(event: RuntimeEvent) -> _Common:
+    return _Common(session_id=event.session_id, run_id=event.run_id, turn_id=event.turn_id, ts=event.ts)
+
+
+def events_of(event: RuntimeEvent) -> Iterator[SessionEvent]:
+    """Yield what a fact says to people: its content, its acts, and its ending last."""
+    if event.partial:
+        return
+    if event.content is not None:
+        yield from _content_events(event, event.content)
+    if event.actions is not None:
+        yield from _action_events(event, event.actions)
+    if is_terminal(event):
+        yield from _ending(event)
+
+
+def queue_event(event: RuntimeEvent, queued: int) -> SessionEvent:
+    """Return the notice that the session's queue has changed."""
+    return MessageWaiting(**_common(event), queued=queued)
+
+
+def _content_events(event: RuntimeEvent, content: Content) -> Iterator[SessionEvent]:
+    common = _common(event)
+    match content:
+        case InvocationOpened(route=route):
+            yield RunStarted(**common, profile=route.profile, model=route.model)
+        case Text() if event.role is Role.USER:
+            yield UserMessage(**common, text=content.text)
+        case Text() if event.role is Role.MODEL:
+            yield TextComplete(**common, message_id=event.id, text=content.text, interrupted=content.interrupted)
+        case Thinking():
+            yield ThinkingComplete(**common, message_id=event.id, text=content.text, interrupted=content.interrupted)
+        case FunctionCall():
+            args = content.args if content.malformed is None else {"malformed_arguments": content.malformed}
+            yield ToolStart(**common, call_id=CallId(event.id), name=content.name, args=args)
+        case FunctionResponse():
+            yield _tool_result(common, content)
+        case SystemNote():
+            text = content.data.get("text")
+            yield Notice(**common, note=content.note, text=text if isinstance(text, str) else content.note)
+        case _:
+            pass
+
+
+def _tool_result(common: _Common, content: FunctionResponse) -> SessionEvent:
+    return ToolResultEvent(
+        **common,
+        call_id=content.call_id,
+        name=content.name,
+        result=content.result,
+        outcome=content.outcome.value,
+        is_error=content.is_error,
+        duration_ms=None if content.duration_ms is None else max(0, content.duration_ms),
+        exit_code=content.exit_code,
+        diff_sha256=content.diff.sha256 if content.diff is not None else None,
+        output_sha256=content.whole.sha256 if content.whole is not None else None,
+    )
+
+
+def _action_events(event: RuntimeEvent, actions: Actions) -> Iterator[SessionEvent]:
+    common = _common(event)
+    if (request := actions.model_request) is not None:
+        yield StepStarted(**common, step=request.step, attempt=request.attempt)
+    if (change := actions.file_change) is not None:
+        yield ToolFileChange(**common, call_id=change.call_id, path=change.path, created=change.before_sha256 is None)
+    if (usage := actions.token_usage) is not None:
+        yield TokenUsageEvent(
+            **common,
+            step=usage.step,
+            input=usage.input,
+            output=usage.output,
+            cached_input=usage.cached_input,
+            reasoning=usage.reasoning,
+            total=usage.total,
+        )
+
+
+def _ending(event: RuntimeEvent) -> Iterator[SessionEvent]:
+    common, fact = _common(event), terminal_fact(event)
+    if fact.status is Status.ABORTED:
+        yield Abort(**common, reason=fact.abort_source or "")
+        return
+    if fact.status is Status.FAILED:
+        message = fact.error.message if fact.error is not None else f"the run failed: {fact.failure_class}"
+        yield ErrorEvent(**common, code=fact.failure_class or "", message=message)
+    yield Complete(**common, status=fact.status.value, stop_reason=fact.stop_reason, failure_class=fact.failure_class)

@@ -1,0 +1,82 @@
+"""The real thing for end-to-end tests: a process of ours beside a scripted model on a real socket."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from maka.edges.scripted_model import ScriptedModel
+
+ROOT = Path(__file__).resolve().parents[2]
+WAIT_S = 60.0
+
+
+class Done(Struct, frozen=True):
+    """A command line that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return self.lines[-1]
+
+
+class Machine:
+    """A person's machine: a workspace, a state root, a configuration, and nothing else in the environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workspace = folder / "workspace"
+        self.workspace.mkdir()
+        self.state = folder / "state"
+        self.config = folder / "config.toml"
+        self.config.write_text("", "utf-8")
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            # An installed maka needs none; a checkout that isn't installed does.
+            "PYTHONPATH": str(ROOT),
+            "MAKA_HOME": str(self.state),
+            "MAKA_CONFIG": str(self.config),
+        }
+
+    def start(self, *args: str, **env: str) -> "subprocess.Popen[bytes]":
+        """Start a command line; whoever starts one ends it."""
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "maka", *args],
+            cwd=self.workspace,
+            env={**self.env, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def maka(self, *args: str, **env: str) -> Done:
+        """Run a command line to its end."""
+        return finished(self.start(*args, **env))
+
+    def run(self, model: ScriptedModel, *args: str, **env: str) -> Done:
+        """Run `maka run` against a scripted model."""
+        return self.maka("run", "--base-url", model.base_url, "--model", model.model, *args, **env)
+
+
+def finished(process: "subprocess.Popen[bytes]", before: bytes = b"") -> Done:
+    """Wait for a process and return what it said; `before` was read from its stdout already."""
+    try:
+        out, err = process.communicate(timeout=WAIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"no end in {WAIT_S} s:\n{out.decode()}\n{err.decode()}") from None
+    return Done(process.returncode, (before + out).decode(), err.decode())

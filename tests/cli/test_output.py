@@ -1,0 +1,50 @@
+"""Words to a terminal, and a reader that left."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from maka.cli.output import one_line, printable
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;a title\x07after", "after"),
+        ("\x1b]8;;http://h\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("10%\r20%\r\n", "10%\n20%\n"),
+        ("a\x08b\x7fc\x9bd\0", "abcd"),
+        ("a\u202eb", "ab"),
+        ("half \x1b[3", "half [3"),
+    ],
+)
+def test_no_control_character_reaches_a_terminal(text: str, expected: str) -> None:
+    assert printable(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a\n b\tc", "a b c"), ("x" * 10, "x" * 10), ("x" * 11, "x" * 9 + "…"), ("", "")]
+)
+def test_one_line_is_bounded(text: str, expected: str) -> None:
+    assert one_line(text, 10) == expected
+
+
+def test_a_reader_that_left_ends_a_command_quietly() -> None:
+    """The pipe's reading end is closed before anything is written."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "maka", "models", "--json"],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")

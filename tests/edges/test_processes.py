@@ -1,0 +1,417 @@
+"""Real processes behind the port: the gate, the end of a group, what is left over after an owner's death."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from maka.contracts.actions import ProcessIdentity
+from maka.contracts.limits import SPAWNS_PER_TICK_MAX
+from maka.contracts.tool_ports import ProcessEnd, ProcessHandle, ProcessSpec
+from maka.edges import child_process
+from maka.edges.child_process import OutputPipe
+from maka.edges.io_loop import IoLoop
+from maka.edges.process_tree import boot_id, identity_of, is_alive, related, stat_of
+from maka.edges.processes import AsyncProcesses
+from maka.edges.spawn_gate import spawn_gated
+from tests.tools.harness import nap, running
+
+PATIENCE_S = 20.0
+PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+class Seen:
+    """Collects what a process tells; opens the gate by itself unless told to hold."""
+
+    def __init__(self, hold: bool = False) -> None:
+        self.hold = hold
+        self.handle: ProcessHandle | None = None
+        self.handle_known = threading.Event()
+        self.identity: ProcessIdentity | None = None
+        self.at_gate = threading.Event()
+        self.over = threading.Event()
+        self.outputs: list[tuple[str, bytes]] = []
+        self.spoke = threading.Event()
+        self.end: ProcessEnd | None = None
+        self.failure: str | None = None
+        self.ends = 0
+
+    def waiting(self, process: ProcessIdentity) -> None:
+        self.identity = process
+        self.at_gate.set()
+        if not self.hold:
+            self.handle_known.wait(PATIENCE_S)
+            assert self.handle is not None
+            self.handle.release()
+
+    def output(self, stream: str, data: bytes) -> None:
+        assert self.end is None
+        self.outputs.append((stream, data))
+        self.spoke.set()
+
+    def ended(self, end: ProcessEnd) -> None:
+        self.end = end
+        self.ends += 1
+        self.over.set()
+
+    def failed(self, message: str) -> None:
+        self.failure = message
+        self.over.set()
+
+    def text(self, stream: str = "stdout") -> str:
+        return b"".join(data for name, data in self.outputs if name == stream).decode()
+
+    def wait(self) -> ProcessEnd:
+        assert self.over.wait(PATIENCE_S), "the process did not end"
+        assert self.end is not None, self.failure
+        return self.end
+
+
+Start = Callable[..., Seen]
+
+
+@pytest.fixture
+def loop() -> Iterator[IoLoop]:
+    thread = IoLoop.start()
+    yield thread
+    thread.close()
+
+
+@pytest.fixture
+def processes(loop: IoLoop) -> AsyncProcesses:
+    return AsyncProcesses(loop)
+
+
+@pytest.fixture
+def start(processes: AsyncProcesses, tmp_path: Path) -> Start:
+    def begin(
+        script: str,
+        *,
+        hold: bool = False,
+        timeout_s: float = PATIENCE_S,
+        cwd: Path = tmp_path,
+        env: Mapping[str, str] = PATH,
+        argv: tuple[str, ...] = (),
+    ) -> Seen:
+        seen = Seen(hold)
+        spec = ProcessSpec(argv=argv or ("bash", "-c", script), cwd=str(cwd), env=env, timeout_s=timeout_s)
+        seen.handle = processes.spawn(spec, seen)
+        seen.handle_known.set()
+        return seen
+
+    return begin
+
+
+def handle_of(seen: Seen) -> ProcessHandle:
+    assert seen.handle is not None
+    return seen.handle
+
+
+def test_output_and_exit_code_arrive(start: Start) -> None:
+    seen = start("echo out; echo err >&2; exit 3")
+    assert seen.wait() == ProcessEnd(cause="exited", exit_code=3)
+    assert (seen.text(), seen.text("stderr")) == ("out\n", "err\n")
+
+
+def test_the_child_sees_exactly_the_given_environment(start: Start) -> None:
+    seen = start("", argv=("/usr/bin/env",), env={"ONE": "1", "TWO": "a b\nc"})
+    seen.wait()
+    # The shell of the gate adds where it is, and nothing of ours.
+    lines = {line for line in seen.text().splitlines() if not line.startswith(("PWD=", "OLDPWD=", "SHLVL=", "_="))}
+    assert lines == {"ONE=1", "TWO=a b", "c"}
+
+
+def test_the_child_inherits_no_descriptor_of_ours(start: Start, tmp_path: Path) -> None:
+    with (tmp_path / "secret").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        seen = start("ls -l /proc/self/fd")
+        seen.wait()
+    assert "secret" not in seen.text()
+
+
+def test_nothing_runs_before_the_gate_opens(start: Start, tmp_path: Path) -> None:
+    seen = start("touch mark; echo $$", hold=True)
+    assert seen.at_gate.wait(PATIENCE_S)
+    assert seen.identity is not None
+    pid = seen.identity.pid
+    stat = stat_of(pid)
+    assert stat is not None
+    assert (stat.group, stat.session, stat.start_ticks) == (pid, pid, seen.identity.start_ticks)
+    assert seen.identity.boot_id == boot_id()
+    assert not (tmp_path / "mark").exists()
+    handle_of(seen).release()
+    assert seen.wait().exit_code == 0
+    assert (tmp_path / "mark").exists()
+    assert seen.text() == f"{pid}\n"  # the same process, so the recorded identity is the command's
+
+
+def test_a_cancel_before_the_gate_opens_runs_nothing(start: Start, tmp_path: Path) -> None:
+    seen = start("touch mark", hold=True)
+    assert seen.at_gate.wait(PATIENCE_S)
+    handle_of(seen).cancel()
+    handle_of(seen).release()
+    handle_of(seen).cancel()
+    assert seen.wait() == ProcessEnd(cause="not_started")
+    assert not (tmp_path / "mark").exists()
+    assert seen.ends == 1
+
+
+def test_the_gate_dies_with_its_owner(tmp_path: Path) -> None:
+    """A real owner is killed while its child waits: the child ends without having run."""
+    owner = (
+        "import sys\n"
+        "from maka.edges.spawn_gate import spawn_gated\n"
+        "child = spawn_gated(['touch', 'mark'], sys.argv[1], {'PATH': '/usr/bin:/bin'})\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", owner, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        shim = os.pidfd_open(pid)
+        process.kill()
+    wait_for_end(shim)
+    assert not (tmp_path / "mark").exists()
+
+
+def wait_for_end(pidfd: int) -> None:
+    import select
+
+    ready, _, _ = select.select([pidfd], [], [], PATIENCE_S)
+    os.close(pidfd)
+    assert ready, "the process did not end"
+
+
+def test_a_workspace_cannot_shadow_the_gate(start: Start, tmp_path: Path) -> None:
+    for name in ("sh", "read", "exec"):
+        (tmp_path / name).write_text("#!/bin/sh\necho shadowed\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "actors").mkdir()
+    (tmp_path / "actors" / "__init__.py").write_text("raise SystemExit('shadowed')\n")
+    seen = start("", argv=("/bin/echo", "real"), env={"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": str(tmp_path)})
+    seen.wait()
+    assert seen.text() == "real\n"
+
+
+def test_h53_missing_working_directory_is_named(start: Start, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    seen = start("echo hi", cwd=gone)
+    assert seen.over.wait(PATIENCE_S)
+    assert seen.failure is not None
+    assert str(gone) in seen.failure
+    gone.mkdir()
+    again = start("echo hi", cwd=gone)
+    assert again.wait().exit_code == 0
+
+
+@pytest.mark.parametrize("argv", [("echo", "a\0b"), ("echo", "x" * 3_000_000)], ids=["nul", "too long"])
+def test_impossible_arguments_fail_without_a_trace(start: Start, argv: tuple[str, ...]) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    seen = start("", argv=argv)
+    assert seen.over.wait(PATIENCE_S)
+    assert seen.failure is not None
+    assert seen.end is None
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_missing_command_is_an_exit_code(start: Start) -> None:
+    seen = start("", argv=("no-such-command-here",))
+    assert seen.wait().exit_code == 127
+    assert "no-such-command-here" in seen.text("stderr")
+
+
+@pytest.mark.parametrize(
+    ("script", "end"),
+    [
+        ("false", ProcessEnd(cause="exited", exit_code=1)),
+        ("exit 3", ProcessEnd(cause="exited", exit_code=3)),
+        ("kill -9 $$", ProcessEnd(cause="exited", signal=9)),
+        ("exec 1>&- 2>&-; sleep 0.2", ProcessEnd(cause="exited", exit_code=0)),
+    ],
+)
+def test_h86_silent_commands(start: Start, script: str, end: ProcessEnd) -> None:
+    seen = start(script)
+    assert seen.wait() == end
+    assert seen.outputs == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "NAP & echo done",
+        "(while :; do echo t; sleep 0.1; done) & NAP & echo done",
+        "NAP >/dev/null 2>&1 & echo done",
+        "trap '' TERM; (trap '' TERM; while :; do NAP; done) & echo done",
+        "setsid NAP & echo done",
+        "set -m; NAP & echo done",
+    ],
+    ids=["keeps the pipe", "talks on", "closed the pipe", "ignores TERM", "left the session", "left the group"],
+)
+def test_h49_background_child_is_ended_with_its_call(start: Start, script: str) -> None:
+    seen = start(script.replace("NAP", nap(3491)))
+    assert seen.wait() == ProcessEnd(cause="exited", exit_code=0)
+    assert "done" in seen.text()
+    assert running(nap(3491)) == []
+
+
+def test_a_late_writer_of_a_pipeline_is_heard(start: Start) -> None:
+    seen = start("echo early > >(sleep 0.2; cat; echo late)")
+    assert seen.wait().exit_code == 0
+    assert seen.text() == "early\nlate\n"
+
+
+@pytest.mark.parametrize("how", ["stop", "timeout"])
+@pytest.mark.parametrize(
+    "script",
+    ["sh -c 'NAP & NAP; wait'", "setsid NAP & NAP", "trap '' TERM; NAP; NAP"],
+    ids=["group", "left the session", "ignores TERM"],
+)
+def test_h50_children_do_not_survive(start: Start, how: str, script: str) -> None:
+    seen = start("echo begun; " + script.replace("NAP", nap(3501)), timeout_s=0.5 if how == "timeout" else PATIENCE_S)
+    assert seen.spoke.wait(PATIENCE_S)
+    if how == "stop":
+        handle_of(seen).cancel()
+    end = seen.wait()
+    assert end.cause == ("cancelled" if how == "stop" else "timeout")
+    assert end.survivors == ()
+    assert seen.text() == "begun\n"
+    assert running(nap(3501)) == []
+
+
+def test_h51_output_is_handed_on_and_never_kept(start: Start) -> None:
+    class Counting(Seen):
+        size = 0
+
+        def output(self, stream: str, data: bytes) -> None:
+            self.size += len(data)
+
+    seen = Counting()
+    spec = ProcessSpec(argv=("bash", "-c", "yes | head -c 30000000"), cwd="/", env=PATH, timeout_s=PATIENCE_S)
+    loop = IoLoop.start()
+    seen.handle = AsyncProcesses(loop).spawn(spec, seen)
+    seen.handle_known.set()
+    seen.wait()
+    loop.close()
+    assert seen.size == 30_000_000
+
+
+@pytest.mark.parametrize("script", ["cat", "read x; echo got:$x", "python3 -c 'input()'", "test -t 0 || echo no tty"])
+def test_h52_input_is_closed(start: Start, script: str) -> None:
+    seen = start(script)
+    assert seen.wait().cause == "exited"
+
+
+def test_a_chatty_child_is_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a small piece the pipe rests; what comes meanwhile is one piece. The rest is endless here."""
+    monkeypatch.setattr(child_process, "DELTA_MERGE_S", 3600.0)
+
+    async def talk() -> list[bytes]:
+        told: asyncio.Queue[bytes] = asyncio.Queue()
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        pipe = OutputPipe(read, told.put_nowait, asyncio.Event())
+        os.write(write, b"1")
+        pieces = [await told.get()]
+        for word in (b"2", b"3", b"4"):
+            os.write(write, word)
+            await asyncio.sleep(0)
+        assert told.empty()
+        pipe.hurry()
+        pieces.append(await told.get())
+        os.close(write)
+        pipe.close()
+        return pieces
+
+    assert asyncio.run(talk()) == [b"1", b"234"]
+
+
+def test_closing_the_loop_leaves_no_process(tmp_path: Path) -> None:
+    loop = IoLoop.start()
+    seen = Seen()
+    spec = ProcessSpec(argv=("bash", "-c", f"echo on; {nap(3511)}"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    seen.handle = AsyncProcesses(loop).spawn(spec, seen)
+    seen.handle_known.set()
+    assert seen.spoke.wait(PATIENCE_S)
+    loop.close()
+    assert seen.wait() == ProcessEnd(cause="unknown")
+    assert running(nap(3511)) == []
+
+
+def test_many_spawns_take_turns(start: Start) -> None:
+    """More children than one turn of the loop makes, at once, all come to their end."""
+    all_seen = [start("exit 0") for _ in range(SPAWNS_PER_TICK_MAX * 5)]
+    assert {seen.wait().exit_code for seen in all_seen} == {0}
+
+
+def test_no_descriptor_or_child_is_left(start: Start) -> None:
+    start("true").wait()
+    before = len(os.listdir("/proc/self/fd"))
+    for script in ("echo a", "kill -9 $$", "sleep 9 & echo b"):
+        start(script).wait()
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_left_over_groups_are_killed_by_identity_only(processes: AsyncProcesses, tmp_path: Path) -> None:
+    children = [spawn_gated(["sleep", "3521"], str(tmp_path), PATH) for _ in range(3)]
+    for child in children:
+        child.open_gate()
+    ours, reused, other_boot = (child.identity for child in children)
+    wrong = (
+        ProcessIdentity(pid=reused.pid, group=reused.group, start_ticks=reused.start_ticks + 1, boot_id=boot_id()),
+        ProcessIdentity(
+            pid=other_boot.pid, group=other_boot.group, start_ticks=other_boot.start_ticks, boot_id="another"
+        ),
+    )
+    assert processes.kill_left_over([ours, *wrong]) == [ours]
+    assert children[0].reap() == -signal.SIGTERM
+    for child in children[1:]:
+        stat = stat_of(child.pid)
+        assert stat is not None and is_alive(stat)
+        os.killpg(child.pid, signal.SIGKILL)
+        assert child.reap() == -signal.SIGKILL
+    for child in children:
+        os.close(child.stdout)
+        os.close(child.stderr)
+    assert processes.kill_left_over([ours]) == []
+
+
+def test_a_reused_number_is_not_ours() -> None:
+    own = identity_of(os.getpid())
+    someone = ProcessIdentity(pid=own.pid, group=own.group, start_ticks=own.start_ticks + 1, boot_id=own.boot_id)
+    assert related(someone) == []
+    assert os.getpid() in {stat.pid for stat in related(own)}
+
+
+def test_a_closed_loop_starts_nothing(tmp_path: Path) -> None:
+    loop = IoLoop.start()
+    loop.close()
+    seen = Seen()
+    spec = ProcessSpec(argv=("touch", "mark"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    AsyncProcesses(loop).spawn(spec, seen)
+    assert seen.over.wait(PATIENCE_S)
+    assert seen.failure is not None
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_listener_that_fails_leaves_no_process(processes: AsyncProcesses, tmp_path: Path) -> None:
+    class Broken(Seen):
+        def waiting(self, process: ProcessIdentity) -> None:
+            self.identity = process
+            raise ValueError("a bug")
+
+    seen = Broken()
+    spec = ProcessSpec(argv=("touch", "mark"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    processes.spawn(spec, seen)
+    assert seen.wait() == ProcessEnd(cause="not_started")
+    assert seen.identity is not None
+    assert stat_of(seen.identity.pid) is None

@@ -1,0 +1,197 @@
+"""A whole Maka in the deterministic world: the real kernel, sessions, runs, backends, tools, ledger and feed.
+
+The store survives a crash: `crash` drops all actors and keeps the committed bytes, `restart` begins anew on them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from actors.address import Address
+from actors.kernel import KernelActor
+from actors.ledger import LedgerActor
+from actors.messages import CreateSession, Recover, SendMessage, StopSession, ToKernel
+from actors.messages_ledger import Follow, Subscribe, ToFeed, ToLedger
+from actors.projection import ProjectionActor
+from actors.wiring import Ports
+from maka.contracts import commands
+from maka.contracts.commands import SessionCreated
+from maka.contracts.content import RunLimits
+from maka.contracts.errors import LedgerFailedError, LedgerFullError, Refusal, RefusalCode, RefusedError
+from maka.contracts.events import Committed
+from maka.contracts.ids import CommandId, SessionId
+from maka.contracts.model_ports import ChatRequest, Provider
+from maka.contracts.ports import Append, AppendResult, PutPartial
+from maka.storage.memory import MemoryBlobs, MemoryLedger
+from tests.sim.outside import (
+    Said,
+    SimCatalog,
+    SimLeftovers,
+    SimProcesses,
+    SimProvider,
+    SimReply,
+    SimSink,
+)
+from tests.sim.world import World
+
+
+def _drop(*_: Any) -> Any:
+    raise structlog.DropEvent
+
+
+QUIET = structlog.wrap_logger(structlog.PrintLogger(), processors=[_drop])
+
+
+class FaultyLedger(MemoryLedger):
+    """The memory twin with a choice of faults: `before` may raise for a commit, given its number from 1."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.commits = 0
+        self.before: Callable[[int], None] | None = None
+        self.full = False
+
+    def commit(self, appends: Sequence[Append], partials: Sequence[PutPartial] = ()) -> list[AppendResult]:
+        self.commits += 1
+        if self.full:
+            raise LedgerFullError("no room")
+        if self.before is not None:
+            self.before(self.commits)
+        return super().commit(appends, partials)
+
+    def has_room(self) -> bool:
+        return not self.full
+
+
+class SimHost:
+    """One Maka. `world` is new after each restart; `replies` collects what commands were answered."""
+
+    def __init__(
+        self,
+        seed: int,
+        script: Callable[[ChatRequest], Said],
+        *,
+        window: int | None = None,
+        choose: Callable[[int], int] | None = None,
+    ) -> None:
+        self.script = script
+        self.window = window
+        self.fatal: list[str] = []
+        self.provider_name = "sim"
+        self._commands = 0
+        self._seed = seed
+        self._choose = choose
+        self.blobs = MemoryBlobs()
+        self.store = FaultyLedger(blobs=self.blobs)
+        self.world = World(seed, choose)
+        self.start()
+
+    def start(self) -> None:
+        world, store = self.world, self.store
+        self.catalog = SimCatalog(world, self.facts)
+        self.provider = SimProvider(world, self.facts, self.script, self.window)
+        self.processes = SimProcesses()
+        self.ports = Ports(
+            ids=world.next_id,
+            clock=world,
+            timers=world,
+            jitter=lambda: 0.5,
+            reader=store,
+            blobs=self.blobs,
+            providers=self._provider,
+            catalog=self.catalog,
+            processes=self.processes,
+            leftovers=SimLeftovers(),
+            prompt=lambda cwd: f"You work in {cwd}.",
+            spawn=world.spawn,
+            log=QUIET,
+        )
+        fatal = self.fatal.append
+        self.ledger: Address[ToLedger] = world.spawn(
+            LedgerActor, QUIET, None, store, self.blobs, world, world, world.next_id, fatal
+        )
+        self.feed: Address[ToFeed] = world.spawn(ProjectionActor, QUIET, None, store)
+        self.ledger.tell(Follow(to=self.feed))
+        self.kernel: Address[ToKernel] = world.spawn(KernelActor, self.ports, None, self.ledger, self.feed)
+        self.recovered = SimReply()
+        self.kernel.tell(Recover(reply=self.recovered))
+
+    def crash(self) -> None:
+        """Lose everything but the committed bytes, then start again on them."""
+        self.world.drop_all()
+        ids, now_s = self.world.ids, self.world.now_s
+        state = self.store.snapshot()
+        self.store = FaultyLedger(state, blobs=self.blobs)
+        self.world = World(self.world.random.randrange(1 << 30), self._choose)
+        self.world.ids, self.world.now_s = ids, now_s
+        self.start()
+
+    def _provider(self, name: str) -> Provider:
+        if name != "sim":
+            raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=f"no profile {name}"))
+        return self.provider
+
+    # -- commands -------------------------------------------------------------------------------------------------
+
+    def create(self, command_id: str | None = None) -> SimReply:
+        reply = SimReply()
+        command = commands.CreateSession(command_id=self._command(command_id), cwd="/w", real_cwd="/w")
+        self.kernel.tell(CreateSession(command=command, reply=reply))
+        return reply
+
+    def session(self) -> SessionId:
+        """Make a session and return its id."""
+        reply = self.create()
+        self.world.run(until=lambda: reply.value is not None)
+        assert isinstance(reply.value, SessionCreated), reply.value
+        return reply.value.session_id
+
+    def send(
+        self, session_id: SessionId, text: str, *, limits: RunLimits | None = None, command_id: str | None = None
+    ) -> SimReply:
+        reply = SimReply()
+        command = commands.SendMessage(
+            command_id=self._command(command_id),
+            session_id=session_id,
+            text=text,
+            profile=self.provider_name,
+            limits=limits or RunLimits(),
+        )
+        self.kernel.tell(SendMessage(command=command, reply=reply))
+        return reply
+
+    def stop(self, session_id: SessionId, source: str = "test.button") -> SimReply:
+        reply = SimReply()
+        self.kernel.tell(StopSession(command=commands.Stop(session_id=session_id, source=source), reply=reply))
+        return reply
+
+    def follow(self, session_id: SessionId, after_position: int = 0) -> SimSink:
+        sink = SimSink(lambda: self.store.head().position)
+        self.feed.tell(Subscribe(session_id=session_id, after_position=after_position, sink=sink))
+        return sink
+
+    def _command(self, given: str | None) -> CommandId:
+        self._commands += 1
+        return CommandId(given or f"c{self._commands}")
+
+    # -- facts ----------------------------------------------------------------------------------------------------
+
+    def facts(self) -> list[Committed]:
+        return self.store.read_positions(0, 1 << 30)
+
+    def session_facts(self, session_id: SessionId) -> list[Committed]:
+        return self.store.read_session(session_id, 0, 1 << 30)
+
+
+def fail_commit(number: int, error: Exception) -> Callable[[int], None]:
+    """Return a fault for `FaultyLedger.before`: the commit of that number raises."""
+
+    def before(count: int) -> None:
+        if count == number:
+            raise error
+
+    return before
+
+
+__all__ = ["FaultyLedger", "LedgerFailedError", "LedgerFullError", "SimHost", "fail_commit"]

@@ -1,0 +1,172 @@
+"""The deterministic runtime: the same actor classes, no threads, one message at a time, chosen by a seed.
+
+The seam is Pykka's own: an actor leaves its inbox, its futures and its loop to three factories. One step lets Pykka's
+loop handle one envelope, so error paths, failure hooks and teardown are Pykka's and MakaActor's, not copies.
+"""
+# pyright: reportPrivateUsage=false
+
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pykka
+
+from actors.address import Address
+from actors.base import MakaActor, TwoLanes
+
+M = TypeVar("M")
+
+
+class _Yield(Exception):
+    """Leaves Pykka's loop after one message; raised outside its try block."""
+
+
+class SimInbox(TwoLanes):
+    """The production mailbox, whose `get` hands out as many envelopes as the world allows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budget = 0
+        self.draining = False
+
+    def get(self) -> Any:
+        if self.budget == 0 and not self.draining:
+            raise _Yield
+        self.budget -= 1
+        return super().get()
+
+
+class Livelock(AssertionError):
+    """The world didn't settle within its steps."""
+
+
+class World:
+    """A seeded scheduler and its virtual time. `trace` is the schedule, `crashes` the actors that died of a bug."""
+
+    def __init__(self, seed: int, choose: Callable[[int], int] | None = None) -> None:
+        self.random = random.Random(seed)
+        self._choose = choose or self.random.randrange
+        self.actors: list[Any] = []
+        self.trace: list[str] = []
+        self.now_s = 1_000.0
+        self.wall_ms = 1_700_000_000_000
+        self.timers: list[SimTimer] = []
+        self.pending: list[tuple[str, Callable[[], None]]] = []
+        self.ids = 0
+
+    # -- ports of time and ids ------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self.wall_ms + round(1000 * self.now_s)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def next_id(self) -> str:
+        self.ids += 1
+        return f"01900000-0000-7000-8000-{self.ids:012x}"
+
+    def after(self, delay_s: float, fire: Callable[[], None]) -> "SimTimer":
+        timer = SimTimer(self.now_s + delay_s, fire)
+        self.timers.append(timer)
+        return timer
+
+    # -- actors ---------------------------------------------------------------------------------------------------
+
+    def spawn(self, actor: type[MakaActor[M]], *args: Any) -> Address[M]:
+        """Start an actor of a production class under this scheduler."""
+        world = self
+
+        class Simulated(actor):  # type: ignore[valid-type,misc]
+            """The same class with another runtime."""
+
+            fresh = True
+
+            @staticmethod
+            def _create_actor_inbox() -> Any:
+                return SimInbox()
+
+            def _start_actor_loop(self) -> None:
+                world.actors.append(self)
+
+        Simulated.__name__ = actor.__name__
+        return Address(Simulated.start(*args))
+
+    def soon(self, name: str, act: Callable[[], None]) -> None:
+        """Let the outside (a provider, a tool, a disk) act at some later step."""
+        self.pending.append((name, act))
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Let one thing happen: a message, an act of the outside, or, when nothing else can, time passing."""
+        ready = [actor for actor in self.actors if actor.fresh or not actor.actor_inbox.empty()]
+        options = len(ready) + len(self.pending)
+        if options == 0:
+            return self._pass_time()
+        choice = self._choose(options) if options > 1 else 0
+        if choice < len(ready):
+            self._run_one(ready[choice])
+        else:
+            name, act = self.pending.pop(choice - len(ready))
+            self.trace.append(name)
+            act()
+        return True
+
+    def run(self, steps_max: int = 20_000, until: Callable[[], bool] | None = None) -> int:
+        """Step until nothing can happen any more, or `until` holds."""
+        for count in range(steps_max):
+            if (until is not None and until()) or not self.step():
+                return count
+        raise Livelock(f"not settled after {steps_max} steps: {self.trace[-20:]}")
+
+    def _run_one(self, actor: Any) -> None:
+        self.trace.append(type(actor).__name__)
+        if actor.fresh:
+            actor.fresh = False
+            actor._actor_loop_setup()
+        else:
+            actor.actor_inbox.budget = 1
+            with contextlib.suppress(_Yield):
+                actor._actor_loop_running()
+        if actor.actor_stopped.is_set():
+            self.actors.remove(actor)
+            actor.actor_inbox.draining = True
+            actor._actor_loop_teardown()
+
+    def _pass_time(self) -> bool:
+        live = [timer for timer in self.timers if not timer.is_over]
+        if not live:
+            return False
+        first = min(live, key=lambda timer: timer.at_s)
+        self.now_s = max(self.now_s, first.at_s)
+        self.timers = [timer for timer in live if timer is not first]
+        self.trace.append("time")
+        first.fire()
+        return True
+
+    def drop_all(self) -> None:
+        """Crash: every actor, timer and act of the outside is gone; nobody is told."""
+        for actor in self.actors:
+            actor.actor_stopped.set()
+            pykka.ActorRegistry.unregister(actor.actor_ref)
+        self.actors, self.timers, self.pending = [], [], []
+
+
+class SimTimer:
+    def __init__(self, at_s: float, act: Callable[[], None]) -> None:
+        self.at_s = at_s
+        self._act: Callable[[], None] | None = act
+
+    @property
+    def is_over(self) -> bool:
+        return self._act is None
+
+    def cancel(self) -> None:
+        self._act = None
+
+    def fire(self) -> None:
+        act, self._act = self._act, None
+        if act is not None:
+            act()

@@ -1,0 +1,129 @@
+"""Runs a tool as the runtime does: one listener for its facts, an event for its end."""
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from maka.contracts.ids import CallId, SessionId
+from maka.contracts.tool_ports import FileFact, ProcessFact, Tool, ToolCall, ToolCatalog, ToolEnv, ToolFact, ToolResult
+
+PATIENCE_S = 30.0
+SESSION = SessionId("0198c0de-0000-7000-8000-000000000001")
+Answer = Literal["grant", "refuse", "hold"]
+
+
+class Recorder:
+    """A `ToolListener` that grants, refuses or holds every commit, and keeps all that it hears."""
+
+    def __init__(self, answer: Answer = "grant", on_commit: Callable[[ToolFact], None] | None = None) -> None:
+        self.answer = answer
+        self.on_commit = on_commit
+        self.facts: list[ToolFact] = []
+        self.outputs: list[tuple[str, str]] = []
+        self.results: list[ToolResult] = []
+        self.asked = threading.Event()
+        self.spoke = threading.Event()
+        self.done = threading.Event()
+        self.cancel: Callable[[], None] = lambda: None
+        self._held: list[Callable[[bool], None]] = []
+
+    def output(self, stream: str, text: str) -> None:
+        assert not self.results, "output after the end"
+        self.outputs.append((stream, text))
+        self.spoke.set()
+
+    def commit(self, fact: ToolFact, then: Callable[[bool], None]) -> None:
+        self.facts.append(fact)
+        if self.on_commit is not None:
+            self.on_commit(fact)
+        if self.answer == "hold":
+            self._held.append(then)
+            self.asked.set()
+        else:
+            self.asked.set()
+            then(self.answer == "grant")
+
+    def decide(self, granted: bool) -> None:
+        """Answer every commit that is held."""
+        held, self._held = self._held, []
+        for then in held:
+            then(granted)
+
+    def ended(self, result: ToolResult) -> None:
+        self.results.append(result)
+        self.done.set()
+
+    def wait(self) -> ToolResult:
+        assert self.done.wait(PATIENCE_S), "the call did not end"
+        (result,) = self.results
+        return result
+
+    @property
+    def file_facts(self) -> list[FileFact]:
+        return [fact for fact in self.facts if isinstance(fact, FileFact)]
+
+    @property
+    def process_facts(self) -> list[ProcessFact]:
+        return [fact for fact in self.facts if isinstance(fact, ProcessFact)]
+
+    def shown(self, stream: str = "stdout") -> str:
+        return "".join(text for name, text in self.outputs if name == stream)
+
+
+class Bench:
+    """A catalogue of tools over one workspace. Remembers what was seen, as a session does."""
+
+    def __init__(self, tools: ToolCatalog, cwd: Path) -> None:
+        self.tools = tools
+        self.cwd = cwd
+        self.seen: dict[str, str] = {}
+        self._calls = 0
+
+    def tool(self, name: str) -> Tool:
+        tool = self.tools.get(name)
+        assert tool is not None
+        return tool
+
+    def begin(
+        self, name: str, recorder: Recorder | None = None, seen: Mapping[str, str] | None = None, **args: Any
+    ) -> Recorder:
+        """Start a call and return at once."""
+        self._calls += 1
+        recorder = recorder or Recorder()
+        call = ToolCall(call_id=CallId(f"0198c0de-0000-7000-8000-{self._calls:012}"), name=name, args=args)
+        env = ToolEnv(
+            session_id=SESSION,
+            cwd=str(self.cwd),
+            temp_suffix=f".maka-{self._calls:012}",
+            seen=self.seen if seen is None else seen,
+        )
+        recorder.cancel = self.tool(name).start(call, env, recorder)
+        return recorder
+
+    def run(self, name: str, **args: Any) -> ToolResult:
+        """Run a call to its end."""
+        result = self.begin(name, **args).wait()
+        if result.seen is not None:
+            self.seen[result.seen.path] = result.seen.sha256
+        return result
+
+
+def nap(seconds: int) -> str:
+    """A command that sleeps for long, and that no other run of these tests uses at the same time."""
+    return f"sleep {seconds}.{os.getpid()}"
+
+
+def running(command: str) -> list[int]:
+    """The pids whose command line is exactly this."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if words == command.replace(" ", "\0").encode() + b"\0":
+                found.append(int(entry.name))
+    return found

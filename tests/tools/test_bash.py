@@ -1,0 +1,198 @@
+"""Bash over real processes: output, endings, bounds, stops."""
+
+import os
+import resource
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from maka.contracts.content import Outcome
+from maka.contracts.limits import (
+    LIVE_CHARS_MAX,
+    LIVE_DELTA_CHARS_MAX,
+    OUTPUT_BLOB_BYTES_MAX,
+    RESULT_BYTES_MAX,
+    RESULT_LINES_MAX,
+)
+from maka.edges.processes import AsyncProcesses
+from maka.tools.output import SUPPRESSED
+from maka.tools.registry import builtin_tools
+from tests.tools.conftest import CHILD_ENV
+from tests.tools.harness import Bench, Recorder, nap, running
+
+
+def test_a_command_is_named_before_it_runs(bench: Bench, workspace: Path) -> None:
+    def look(_: object) -> None:
+        assert not (workspace / "mark").exists()
+
+    recorder = bench.begin("Bash", Recorder(on_commit=look), command="touch mark; echo out; echo err >&2")
+    result = recorder.wait()
+    assert result.outcome is Outcome.OK
+    assert sorted(result.text.split()) == ["err", "out"]
+    assert (result.exit_code, result.whole) == (0, None)
+    assert (recorder.shown(), recorder.shown("stderr")) == ("out\n", "err\n")
+    (fact,) = recorder.process_facts
+    assert fact.command == "touch mark; echo out; echo err >&2"
+    assert fact.process.group == fact.process.pid
+    assert (workspace / "mark").exists()
+
+
+def test_a_refused_fact_means_that_nothing_runs(bench: Bench, workspace: Path) -> None:
+    result = bench.begin("Bash", Recorder("refuse"), command="touch mark").wait()
+    assert result.outcome is Outcome.NOT_STARTED
+    assert not (workspace / "mark").exists()
+
+
+def test_a_stop_while_the_fact_is_on_its_way(bench: Bench, workspace: Path) -> None:
+    recorder = bench.begin("Bash", Recorder("hold"), command="touch mark")
+    assert recorder.asked.wait(20)
+    recorder.cancel()
+    recorder.cancel()
+    assert recorder.wait().outcome is Outcome.ABORTED
+    recorder.decide(True)
+    assert not (workspace / "mark").exists()
+
+
+def test_h44_nul_in_a_command_is_an_error_result(bench: Bench) -> None:
+    recorder = bench.begin("Bash", command="echo a\0b")
+    assert recorder.wait().outcome is Outcome.ERROR
+    assert recorder.facts == []
+
+
+@pytest.mark.parametrize("command", ["NAP & echo done", "(while :; do echo t; NAP; done) & echo done"])
+def test_h49_background_child_is_ended_with_its_call(bench: Bench, command: str) -> None:
+    result = bench.run("Bash", command=command.replace("NAP", nap(3601)))
+    assert result.outcome is Outcome.OK
+    assert "done" in result.text
+    assert running(nap(3601)) == []
+
+
+def test_h50_stop_ends_the_group_and_keeps_the_output(bench: Bench) -> None:
+    recorder = bench.begin("Bash", command=f"echo part; sh -c '{nap(3611)} & {nap(3611)}; wait'")
+    assert recorder.spoke.wait(20)
+    recorder.cancel()
+    result = recorder.wait()
+    assert result.outcome is Outcome.ABORTED
+    assert result.text.startswith("part\n[stopped")
+    assert running(nap(3611)) == []
+
+
+def test_h50_timeout_ends_the_group_and_keeps_the_output(bench: Bench) -> None:
+    result = bench.run("Bash", command=f"echo part; sh -c '{nap(3621)} & {nap(3621)}; wait'", timeout_ms=500)
+    assert result.outcome is Outcome.TIMEOUT
+    assert result.text.startswith("part\n[timed out after 0.5 s")
+    assert running(nap(3621)) == []
+
+
+def test_h51_large_output_is_bounded(bench: Bench) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    size = 300_000_000
+    recorder = bench.begin("Bash", command=f"echo first; yes | head -c {size}; echo last")
+    result = recorder.wait()
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown_kib < 50 << 10
+    assert result.outcome is Outcome.OK
+    assert result.text.startswith("first\n")
+    assert result.text.endswith("last\n")
+    assert " not shown." in result.text
+    assert len(result.text.encode()) <= RESULT_BYTES_MAX
+    assert result.text.count("\n") <= RESULT_LINES_MAX
+    assert result.whole is not None
+    assert len(result.whole) <= OUTPUT_BLOB_BYTES_MAX + (128 << 10)
+    assert b"bytes were dropped here" in result.whole
+    shown = recorder.shown()
+    assert shown.endswith(SUPPRESSED)
+    assert len(shown) == LIVE_CHARS_MAX + len(SUPPRESSED)
+    assert max(len(text) for _, text in recorder.outputs) <= LIVE_DELTA_CHARS_MAX
+
+
+def test_h51_endless_output_is_ended_by_the_timeout(bench: Bench) -> None:
+    result = bench.run("Bash", command="yes", timeout_ms=500)
+    assert result.outcome is Outcome.TIMEOUT
+    assert "timed out" in result.text
+    assert result.text.count("\n") <= RESULT_LINES_MAX
+
+
+def test_output_that_the_model_sees_in_part_is_kept_whole(bench: Bench) -> None:
+    result = bench.run("Bash", command="seq 5000")
+    assert result.whole == b"".join(b"%d\n" % number for number in range(1, 5001))
+    lines = result.text.splitlines()
+    assert (lines[0], lines[-1]) == ("1", "5000")
+    assert len(lines) <= RESULT_LINES_MAX
+    gone = 5000 - (len(lines) - 1)
+    assert any(line.startswith(f"[... {gone} lines, ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("cat", "no output"),
+        ("read x; echo got:$x", "got:"),
+        ("python3 -c 'input()'", "EOFError"),
+        ("git init -q . && touch a && git add a && git -c user.name=a -c user.email=b commit", "exit code"),
+    ],
+)
+def test_h52_input_is_closed(bench: Bench, command: str, says: str) -> None:
+    if command.startswith("git") and shutil.which("git") is None:
+        pytest.skip("git is missing")
+    assert says in bench.run("Bash", command=command).text
+
+
+def test_h53_a_workspace_that_is_gone_is_named_and_may_come_back(bench: Bench, workspace: Path) -> None:
+    assert bench.run("Bash", command='rm -rf "$PWD"').outcome is Outcome.OK
+    gone = bench.run("Bash", command="echo hi")
+    assert gone.outcome is Outcome.ERROR
+    assert str(workspace) in gone.text
+    workspace.mkdir()
+    assert bench.run("Bash", command="echo hi").text == "hi\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome", "exit_code", "text"),
+    [
+        ("false", Outcome.ERROR, 1, "[exit code 1]"),
+        ("exit 3", Outcome.ERROR, 3, "[exit code 3]"),
+        ("kill -9 $$", Outcome.ERROR, 137, "[killed by signal 9 (SIGKILL)]"),
+        ("exec 1>&- 2>&-; sleep 0.2", Outcome.OK, 0, "[no output, exit code 0]"),
+        ("printf 'no line end'; exit 4", Outcome.ERROR, 4, "no line end\n[exit code 4]"),
+    ],
+)
+def test_h86_silent_commands(bench: Bench, command: str, outcome: Outcome, exit_code: int, text: str) -> None:
+    result = bench.run("Bash", command=command)
+    assert (result.outcome, result.exit_code, result.text) == (outcome, exit_code, text)
+
+
+def test_h73_a_command_sees_the_given_environment_only(
+    processes: AsyncProcesses, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "do-not-show-1234")
+    bench = Bench(builtin_tools(processes, child_env={**CHILD_ENV, "MINE": "yes"}, rg_path=None), workspace)
+    result = bench.run("Bash", command="env | sort; cat /proc/$PPID/environ 2>/dev/null | head -c 0")
+    assert "do-not-show-1234" not in result.text
+    assert "MINE=yes" in result.text
+    assert os.environ["SOME_API_KEY"] == "do-not-show-1234"
+
+
+def test_characters_split_between_reads_stay_whole(bench: Bench) -> None:
+    recorder = bench.begin("Bash", command=r"printf '\xe2\x82'; sleep 0.1; printf '\xac \xff end'")
+    assert recorder.wait().text == "€ \ufffd end"
+    assert recorder.shown() == "€ \ufffd end"
+
+
+def test_an_unfinished_character_at_the_end_is_replaced(bench: Bench) -> None:
+    assert bench.run("Bash", command=r"printf 'a\xe2\x82'").text == "a\ufffd"
+
+
+def test_many_calls_at_once(bench: Bench) -> None:
+    recorders = [bench.begin("Bash", command=f"echo {number}") for number in range(32)]
+    assert [recorder.wait().text for recorder in recorders] == [f"{number}\n" for number in range(32)]
+
+
+def test_no_thread_is_left_behind(bench: Bench) -> None:
+    bench.run("Bash", command="true")
+    before = threading.active_count()
+    for _ in range(5):
+        bench.run("Bash", command="true")
+    assert threading.active_count() == before

@@ -1,0 +1,173 @@
+"""Edit on real files: one place, literally, and only what was seen."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from maka.contracts.content import Outcome
+from tests.tools.harness import Bench, Recorder
+
+
+def edit(bench: Bench, data: bytes, old: str, new: str) -> tuple[Outcome, str, bytes]:
+    path = bench.cwd / "f"
+    path.write_bytes(data)
+    result = bench.begin("Edit", seen={}, path="f", old_string=old, new_string=new).wait()
+    return result.outcome, result.text, path.read_bytes()
+
+
+def test_an_edit_is_told_in_one_line_with_a_diff_for_people(bench: Bench, workspace: Path) -> None:
+    (workspace / "a.py").write_text("def f():\n    return 1\n")
+    recorder = bench.begin("Edit", path="a.py", old_string="return 1", new_string="return 2")
+    result = recorder.wait()
+    assert (result.outcome, result.text) == (Outcome.OK, "Edited a.py (+1 -1) at line 2")
+    assert result.diff == ("--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n def f():\n-    return 1\n+    return 2\n")
+    (fact,) = recorder.file_facts
+    assert fact.pre_image == b"def f():\n    return 1\n"
+
+
+def test_an_edit_of_a_missing_file_says_what_to_do(bench: Bench) -> None:
+    assert "use Write" in bench.run("Edit", path="none", old_string="aaaaa", new_string="b").text
+
+
+def test_an_edit_refuses_a_file_that_changed_since_it_was_read(bench: Bench, workspace: Path) -> None:
+    path = workspace / "a"
+    path.write_text("first line\n")
+    bench.run("Read", path="a")
+    path.write_text("first line\nadded\n")
+    result = bench.run("Edit", path="a", old_string="first", new_string="1st")
+    assert result.outcome is Outcome.ERROR
+    assert "changed since you last read it" in result.text
+    assert path.read_text() == "first line\nadded\n"
+    bench.run("Read", path="a")
+    assert bench.run("Edit", path="a", old_string="first", new_string="1st").outcome is Outcome.OK
+
+
+def test_an_edit_of_a_file_that_was_never_read_is_allowed(bench: Bench, workspace: Path) -> None:
+    (workspace / "a").write_text("first line\n")
+    assert bench.run("Edit", path="a", old_string="first", new_string="1st").outcome is Outcome.OK
+
+
+def test_edits_of_one_step_take_turns(bench: Bench, workspace: Path) -> None:
+    """All carry what was seen before the step, and each is recorded while the one before is still on its way."""
+    path = workspace / "a"
+    path.write_text("one\ntwo\nthree\n")
+    bench.run("Read", path="a")
+    recorders = [
+        bench.begin("Edit", Recorder("hold"), path="a", old_string=word, new_string=word.upper())
+        for word in ("one", "two", "three")
+    ]
+    assert [recorder.asked.is_set() for recorder in recorders] == [True, False, False]
+    recorders[1].cancel()  # one that waits for its turn can be stopped
+    assert recorders[1].wait().outcome is Outcome.ABORTED
+    recorders[0].decide(True)
+    assert recorders[0].wait().outcome is Outcome.OK
+    assert recorders[2].asked.is_set()
+    recorders[2].decide(True)
+    assert recorders[2].wait().outcome is Outcome.OK
+    assert path.read_text() == "ONE\ntwo\nTHREE\n"
+
+
+def test_edits_from_many_threads_lose_nothing(bench: Bench, workspace: Path) -> None:
+    path = workspace / "a"
+    path.write_text("".join(f"<{number}>\n" for number in range(20)))
+    bench.run("Read", path="a")
+    barrier = threading.Barrier(20)
+    recorders = [Recorder() for _ in range(20)]
+
+    def work(number: int) -> None:
+        barrier.wait()
+        bench.begin("Edit", recorders[number], path="a", old_string=f"<{number}>", new_string=f"({number})")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    assert {recorder.wait().outcome for recorder in recorders} == {Outcome.OK}
+    for thread in threads:
+        thread.join()
+    assert path.read_text() == "".join(f"({number})\n" for number in range(20))
+
+
+def test_h54_line_ends_are_kept(bench: Bench) -> None:
+    assert edit(bench, b"a\r\nb\r\nc\r\n", "a\nb", "a\nB")[2] == b"a\r\nB\r\nc\r\n"
+    assert edit(bench, b"a\r\nb\r\nc\r\n", "b", "x\ny")[2] == b"a\r\nx\r\ny\r\nc\r\n"
+    assert edit(bench, b"a\nb\nc\r\n", "a\nb", "x\ny")[2] == b"x\ny\nc\r\n"
+    assert edit(bench, b"a\r\nb\r\nc\r\n", "b\r\nc", "B\r\nC")[2] == b"a\r\nB\r\nC\r\n"
+
+
+def test_h55_mark_and_missing_line_end_are_kept(bench: Bench) -> None:
+    assert edit(bench, b"\xef\xbb\xbfx=1", "x=1", "x=2")[2] == b"\xef\xbb\xbfx=2"
+    assert edit(bench, b"\xef\xbb\xbfx=1", "\ufeffx=1", "\ufeffx=2")[2] == b"\xef\xbb\xbfx=2"
+    assert edit(bench, b"\xef\xbb\xbfa\r\nb", "a\nb", "c\nd")[2] == b"\xef\xbb\xbfc\r\nd"
+
+
+def test_bytes_that_are_no_utf8_stay(bench: Bench) -> None:
+    assert edit(bench, b"caf\xe9 = 1\nvalue = 1\n", "value = 1", "value = 2")[2] == b"caf\xe9 = 1\nvalue = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "old", "says"),
+    [
+        (b"v = 1\nv = 1\n", "v = 1", "2 times (lines 1, 2)"),
+        (b"  v = 1\n", "v  =  1", "not found"),
+        (b"v = 1\n", "", "empty"),
+        (b"aaaaaa\n", "aaaaa", "2 times"),
+        (b"v = 1\n", "v = 2", "the same"),
+        (b"def f():\n  return 1\ndef f():\n    return 1\n", "def f():\nreturn 1", "2 times"),
+    ],
+)
+def test_h56_no_unique_place_is_refused(bench: Bench, data: bytes, old: str, says: str) -> None:
+    outcome, text, after = edit(bench, data, old, "v = 2")
+    assert outcome is Outcome.ERROR
+    assert says in text
+    assert after == data
+
+
+def test_h57_replacement_is_literal(bench: Bench) -> None:
+    literal = r"\1 \g<0> $& $1 \n"
+    assert edit(bench, b"the price is", "price", literal)[2] == f"the {literal} is".encode()
+
+
+def test_h87_look_alikes_make_a_hint(bench: Bench) -> None:
+    data = "cafe\u0301 = 1\ncaf\u00e9 = 2\n".encode()
+    outcome, text, after = edit(bench, data, "caf\u00e9 = 1", "x")
+    assert (outcome, after) == (Outcome.ERROR, data)
+    assert "line 1 looks alike" in text
+    assert r"e\u0301" in text
+    for text_there, old in (
+        ("say \u201chello\u201d now\n", 'say "hello" now'),
+        ("total\u00a0= 1 now\n", "total = 1 now"),
+    ):
+        outcome, text, after = edit(bench, text_there.encode(), old, "x")
+        assert (outcome, after) == (Outcome.ERROR, text_there.encode())
+        assert "line 1 looks alike" in text
+
+
+@pytest.mark.parametrize(
+    ("data", "old", "new", "after", "how"),
+    [
+        (
+            b"class A:\n    def f(self):\n        return 1\n",
+            "def f(self):\n    return 1",
+            "def f(self):\n    return 2",
+            b"class A:\n    def f(self):\n        return 2\n",
+            "line ends and beginnings differ; new_string was indented",
+        ),
+        (b"value = 1  \nother = 2\n", "value = 1\nother = 2", "one", b"one\n", "line ends and beginnings differ"),
+        (b"total  =  price\n", "total = price", "sum = price", b"sum = price\n", "spaces within lines differ"),
+        (b'print("hello")\nnext\n', 'print(\\"hello\\")\\nnext', "done", b"done\n", "escaped once too often"),
+        (b"alpha\nbeta\n", "alpha\\nbeta", "beta\\nalpha", b"beta\nalpha\n", "both were resolved"),
+    ],
+)
+def test_looser_matches_are_unique_and_named(
+    bench: Bench, data: bytes, old: str, new: str, after: bytes, how: str
+) -> None:
+    outcome, text, now = edit(bench, data, old, new)
+    assert (outcome, now) == (Outcome.OK, after)
+    assert "Not an exact match" in text
+    assert how in text
+
+
+def test_a_place_that_nearly_fits_is_named(bench: Bench) -> None:
+    text = edit(bench, b"one\ndef f():\n    return 1\n", "def f():\n    return 7", "x")[1]
+    assert "its first line is at line 2" in text
