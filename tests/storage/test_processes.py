@@ -106,11 +106,13 @@ def test_a_fork_does_not_keep_the_root(tmp_path: Path) -> None:
         os._exit(0)
     os.read(done[0], 1)
     lock.close()
-    acquire_root(tmp_path).close()
-    os.write(go[1], b"x")
-    os.waitpid(child, 0)
-    for end in (*go, *done):
-        os.close(end)
+    try:
+        acquire_root(tmp_path).close()
+    finally:
+        os.write(go[1], b"x")
+        os.waitpid(child, 0)
+        for end in (*go, *done):
+            os.close(end)
 
 
 def test_a_store_that_was_taken_over_is_not_written(disk: DiskBench) -> None:
