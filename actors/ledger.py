@@ -57,7 +57,10 @@ FULL = Refusal(
 
 
 class LedgerActor(MakaActor[ToLedger]):
-    """`fatal` is called once, from this thread, when a commit's outcome is unknown."""
+    """`fatal` is called once, from this thread, when a commit's outcome is unknown.
+
+    `waits_keep` says whether a run that waits for a person alone outlives its owner.
+    """
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class LedgerActor(MakaActor[ToLedger]):
         timers: Timers,
         ids: IdSource,
         fatal: Callable[[str], None],
+        waits_keep: bool = True,
     ) -> None:
         super().__init__(log, parent)
         self._store = store
@@ -77,6 +81,7 @@ class LedgerActor(MakaActor[ToLedger]):
         self._timers = timers
         self._ids = ids
         self._fatal = fatal
+        self._waits_keep = waits_keep
         self._followers: list[Address[Any]] = []
         self._appends: list[AppendFacts] = []
         self._partials: list[PutPartial] = []
@@ -157,6 +162,10 @@ class LedgerActor(MakaActor[ToLedger]):
             return
         self._publish([message.append for message in appends], results)
         for message, result in zip(appends, results, strict=True):
+            if isinstance(result, Refusal) and result.code is RefusalCode.LEDGER_FULL:
+                # The store keeps its last room for endings: the same as full to everyone else.
+                self._close_door(result.message)
+                self._refused.add(message.to)
             message.to.tell(AppendDone(tag=message.tag, result=result))
 
     def _commit(self, appends: list[Append], partials: list[PutPartial]) -> list[AppendResult]:
@@ -228,7 +237,12 @@ class LedgerActor(MakaActor[ToLedger]):
             return "damaged"
         partials = self._store.partials(message.invocation_id)
         verdict = recovery_verdict.verdict(
-            events, partials, reason=message.reason, ids=self._ids, now_ms=self._clock.now_ms()
+            events,
+            partials,
+            reason=message.reason,
+            ids=self._ids,
+            now_ms=self._clock.now_ms(),
+            waits_keep=self._waits_keep and message.keeps_waits,
         )
         if not verdict.events:
             return verdict.name
