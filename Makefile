@@ -70,7 +70,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	  echo '"$(PYTHON)" has no venv or pip. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo 'Setting up $(VENV) ...'; $(PYTHON) -m venv --clear $(VENV); }
 	@echo 'Installing what Maka needs ...'
-	@$(PIP) -e .
+	@$(PIP) -e '.[demo]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run

@@ -9,19 +9,8 @@ from typing import assert_never
 from actors import step_loop
 from actors.address import Address
 from actors.base import MakaActor
-from actors.messages import (
-    Ack,
-    Begin,
-    Cancel,
-    Deltas,
-    Parent,
-    StepEnded,
-    StreamBatch,
-    StreamFailed,
-    StreamFinished,
-    ToBackend,
-    ToRun,
-)
+from actors.messages import Deltas, Parent, StepEnded, ToRun
+from actors.messages_work import Ack, Begin, Cancel, StreamBatch, StreamFailed, StreamFinished, ToBackend
 from actors.verdicts import Cancelled, Verdict
 from actors.wiring import Ports
 from maka.contracts.model_ports import DeltaBatch, Provider, ProviderError, ProviderStream, StepResult

@@ -14,29 +14,41 @@ from actors import recovery, session_protocol
 from actors.address import Address, ReplyTo, Tells
 from actors.base import MakaActor
 from actors.messages import (
+    AnswerWait,
+    ChildStarted,
     CreateSession,
     Idle,
+    LedgerDied,
     Load,
     OpenSession,
+    OrphansDue,
     Parent,
     Recover,
+    RunDied,
+    RunFinished,
+    RunOver,
+    RunReleased,
+    RunStarted,
     SendMessage,
     SessionDied,
     SessionStopped,
     Shutdown,
     StopSession,
+    Sweep,
     ToKernel,
     ToSession,
 )
 from actors.messages_ledger import CloseRun, RunClosed, ToFeed, ToLedger
-from actors.session import SHUTDOWN, SessionActor
+from actors.session import SessionActor
+from actors.supervisor import Supervisor
 from actors.wiring import Ports
-from maka.contracts.commands import Reply, Stop, StopReceipt
+from maka.contracts.commands import HOST_SHUTDOWN, Reply, Stop, StopReceipt
 from maka.contracts.errors import Refusal, RefusalCode
-from maka.contracts.ids import InvocationId, SessionId, is_id
-from maka.contracts.limits import SESSION_RELOADS_MAX, SESSIONS_IDLE_MAX
+from maka.contracts.ids import InvocationId, RunId, SessionId, is_id
+from maka.contracts.limits import SESSIONS_IDLE_MAX
 from projections import session_index
 
+FENCED = "this session's part of the program crashed too often; restart maka to try it again"
 CLOSED = Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
 
 
@@ -57,10 +69,12 @@ class KernelActor(MakaActor[ToKernel]):
         self._ledger = ledger
         self._feed = feed
         self._live: dict[SessionId, Live] = {}
-        self._reloads: dict[SessionId, int] = {}
+        self._fenced: set[SessionId] = set()
+        self._ledger_died = False
+        self._supervisor = Supervisor(ports.log, ports.clock, ports.timers, lambda: self.address, ledger)
         self._next_number = 1
         self._open = False
-        self._early: deque[CreateSession | SendMessage | StopSession] = deque()
+        self._early: deque[CreateSession | SendMessage | StopSession | AnswerWait] = deque()
         self._recovered: ReplyTo[int] | None = None
         self._closing: set[InvocationId] = set()
         self._closed = 0
@@ -70,14 +84,12 @@ class KernelActor(MakaActor[ToKernel]):
 
     def receive(self, message: ToKernel) -> None:
         match message:
-            case CreateSession() | SendMessage() | StopSession():
+            case CreateSession() | SendMessage() | StopSession() | AnswerWait():
                 self._admit(message)
             case Recover(reply=reply):
                 self._recover(reply)
-            case RunClosed(invocation_id=invocation_id):
-                self._closing.discard(invocation_id)
-                self._closed += 1
-                self._open_door()
+            case RunClosed():
+                self._note_closed(message)
             case Idle(session_id=session_id, handled=handled):
                 self._note_idle(session_id, handled)
             case Shutdown(reply=reply):
@@ -87,6 +99,22 @@ class KernelActor(MakaActor[ToKernel]):
                 self._finish_shutdown()
             case SessionDied(session_id=session_id):
                 self._reload(session_id)
+            case RunStarted():
+                self._supervisor.started(message)
+            case ChildStarted():
+                self._supervisor.child_started(message)
+            case RunReleased(run_id=run_id):
+                self._supervisor.finished(run_id)
+            case RunFinished(session_id=session_id, run_id=run_id):
+                self._note_over(session_id, run_id)
+            case RunDied(session_id=session_id, run_id=run_id, reason=reason):
+                self._supervisor.run_died(session_id, run_id, reason)
+            case OrphansDue(run_id=run_id):
+                self._supervisor.look_after(run_id)
+            case LedgerDied():
+                self._give_everything_up()
+            case Sweep():
+                self._sweep()
             case _:
                 assert_never(message)
 
@@ -122,6 +150,20 @@ class KernelActor(MakaActor[ToKernel]):
             )
         self._open_door()
 
+    def _note_closed(self, message: RunClosed) -> None:
+        """A run that had no actor is ended, or stays parked: recovery's, or one whose actor died."""
+        if message.invocation_id in self._closing:
+            self._closing.discard(message.invocation_id)
+            self._closed += message.verdict not in ("parked", "damaged")
+            self._open_door()
+        else:
+            self._note_over(message.session_id, RunId(message.invocation_id))
+
+    def _note_over(self, session_id: SessionId, run_id: RunId) -> None:
+        self._supervisor.finished(run_id)
+        if not self._ledger_died:
+            self._session(session_id).address.tell(RunOver(run_id=run_id))
+
     def _open_door(self) -> None:
         if self._closing or self._open or self._recovered is None:
             return
@@ -134,8 +176,8 @@ class KernelActor(MakaActor[ToKernel]):
 
     # -- commands -------------------------------------------------------------------------------------------------
 
-    def _admit(self, message: CreateSession | SendMessage | StopSession) -> None:
-        if self._shutdown is not None:
+    def _admit(self, message: CreateSession | SendMessage | StopSession | AnswerWait) -> None:
+        if self._shutdown is not None or self._ledger_died:
             message.reply.set(CLOSED)
         elif not self._open:
             self._early.append(message)
@@ -160,7 +202,7 @@ class KernelActor(MakaActor[ToKernel]):
         live.sent += 1
         live.address.tell(OpenSession(number=number, command=command, reply=message.reply))
 
-    def _route(self, session_id: SessionId, message: SendMessage | StopSession) -> None:
+    def _route(self, session_id: SessionId, message: SendMessage | StopSession | AnswerWait) -> None:
         if not is_id(session_id):
             words = f"not a session id: {session_id[:64]!r}; `maka sessions` lists them"
             message.reply.set(session_protocol.invalid(words))
@@ -175,7 +217,8 @@ class KernelActor(MakaActor[ToKernel]):
         live = self._live.get(session_id)
         if live is None:
             live = self._start(session_id)
-            live.address.tell(Load())
+            fenced = FENCED if session_id in self._fenced else None
+            live.address.tell(Load(runs=self._supervisor.runs_of(session_id), fenced=fenced))
         return live
 
     def _start(self, session_id: SessionId) -> Live:
@@ -203,15 +246,37 @@ class KernelActor(MakaActor[ToKernel]):
             self._live.pop(key).address.stop()
 
     def _reload(self, session_id: SessionId) -> None:
+        """Read a crashed session again; its runs live on, unless it crashes too often."""
         self._live.pop(session_id, None)
-        self._reloads[session_id] = self._reloads.get(session_id, 0) + 1
         if session_id in self._stopping:
             self._stopping.discard(session_id)
             self._finish_shutdown()
-        elif self._reloads[session_id] <= SESSION_RELOADS_MAX:
-            self._session(session_id)  # its open runs have no owner now: loading closes them
-        else:
-            self.log.error("session_given_up", session_id=session_id, attempt=self._reloads[session_id])
+        if self._shutdown is not None or self._ledger_died:
+            return
+        if session_id in self._fenced:
+            return  # its next command tries once more
+        if not self._supervisor.may_reload(session_id):
+            self.log.error("session_fenced", session_id=session_id)
+            self._fenced.add(session_id)
+            self._supervisor.give_up(session_id)
+        self._session(session_id)
+
+    def _sweep(self) -> None:
+        for session_id, live in tuple(self._live.items()):
+            if not live.address.is_alive():
+                self._reload(session_id)
+        for session_id, run_id in self._supervisor.sweep():
+            self._supervisor.run_died(session_id, run_id, "it ended without a word")
+
+    def _give_everything_up(self) -> None:
+        """Nothing can be made durable: cancel every effect, append nothing, and wait for the process to leave."""
+        self._ledger_died = True
+        self._supervisor.stop_all()
+        for live in self._live.values():
+            live.address.stop()
+        self._live = {}
+        self._stopping = set()
+        self._finish_shutdown()
 
     # -- shutdown -------------------------------------------------------------------------------------------------
 
@@ -220,7 +285,7 @@ class KernelActor(MakaActor[ToKernel]):
         self._stopping = set(self._live)
         for session_id in tuple(self._stopping):
             stopped: ReplyTo[Reply] = Tells(partial(self._note_stopped, self.address, session_id))
-            command = Stop(session_id=session_id, source=SHUTDOWN)
+            command = Stop(session_id=session_id, source=HOST_SHUTDOWN)
             if not self._live[session_id].address.tell(StopSession(command=command, reply=stopped)):
                 self._stopping.discard(session_id)
         self._finish_shutdown()

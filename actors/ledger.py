@@ -37,7 +37,17 @@ from maka.contracts.limits import (
     LEDGER_RETRY_FIRST_S,
     LEDGER_RETRY_MAX_S,
 )
-from maka.contracts.ports import Append, Appended, AppendResult, Clock, Group, LedgerStore, PutPartial, Timers
+from maka.contracts.ports import (
+    Append,
+    Appended,
+    AppendResult,
+    BlobWriter,
+    Clock,
+    Group,
+    LedgerStore,
+    PutPartial,
+    Timers,
+)
 from projections import recovery_verdict
 
 FULL = Refusal(
@@ -47,24 +57,31 @@ FULL = Refusal(
 
 
 class LedgerActor(MakaActor[ToLedger]):
-    """`fatal` is called once, from this thread, when a commit's outcome is unknown."""
+    """`fatal` is called once, from this thread, when a commit's outcome is unknown.
+
+    `waits_keep` says whether a run that waits for a person alone outlives its owner.
+    """
 
     def __init__(
         self,
         log: Log,
         parent: Parent | None,
         store: LedgerStore,
+        blobs: BlobWriter,
         clock: Clock,
         timers: Timers,
         ids: IdSource,
         fatal: Callable[[str], None],
+        waits_keep: bool = True,
     ) -> None:
         super().__init__(log, parent)
         self._store = store
+        self._blobs = blobs
         self._clock = clock
         self._timers = timers
         self._ids = ids
         self._fatal = fatal
+        self._waits_keep = waits_keep
         self._followers: list[Address[Any]] = []
         self._appends: list[AppendFacts] = []
         self._partials: list[PutPartial] = []
@@ -145,6 +162,10 @@ class LedgerActor(MakaActor[ToLedger]):
             return
         self._publish([message.append for message in appends], results)
         for message, result in zip(appends, results, strict=True):
+            if isinstance(result, Refusal) and result.code is RefusalCode.LEDGER_FULL:
+                # The store keeps its last room for endings: the same as full to everyone else.
+                self._close_door(result.message)
+                self._refused.add(message.to)
             message.to.tell(AppendDone(tag=message.tag, result=result))
 
     def _commit(self, appends: list[Append], partials: list[PutPartial]) -> list[AppendResult]:
@@ -216,13 +237,20 @@ class LedgerActor(MakaActor[ToLedger]):
             return "damaged"
         partials = self._store.partials(message.invocation_id)
         verdict = recovery_verdict.verdict(
-            events, partials, reason=message.reason, ids=self._ids, now_ms=self._clock.now_ms()
+            events,
+            partials,
+            reason=message.reason,
+            ids=self._ids,
+            now_ms=self._clock.now_ms(),
+            waits_keep=self._waits_keep and message.keeps_waits,
         )
         if not verdict.events:
             return verdict.name
         group = Group(message.invocation_id, events[-1].seq, drafts(verdict.events))
-        append = Append(groups=(group,), blobs=verdict.blobs, settlement=True)
         try:
+            inline = (self._blobs.put(data)[1] for data in verdict.blobs)
+            blobs = tuple(data for data in inline if data is not None)
+            append = Append(groups=(group,), blobs=blobs, settlement=True)
             results = self._commit([append], [])
         except LedgerFullError as error:
             self._close_door(str(error))

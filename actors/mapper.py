@@ -156,6 +156,17 @@ def never_started(call_id: CallId, name: str) -> FunctionResponse:
     return FunctionResponse(call_id=call_id, name=name, result=words, outcome=Outcome.NOT_STARTED, is_error=True)
 
 
+def request(who: Who, at: At, actions: Actions) -> RuntimeEvent:
+    """Return a request to a person; its id names the wait."""
+    return _system(who, at, actions=actions)
+
+
+def decision(who: Who, at: At, actions: Actions) -> RuntimeEvent:
+    """Return a person's answer: in the system's lane, by the user."""
+    hidden = ModelVisibility.HIDDEN
+    return _run_event(who, at, Role.SYSTEM, Author.USER, actions=actions, model_visibility=hidden)
+
+
 # -- endings ------------------------------------------------------------------------------------------------------
 
 

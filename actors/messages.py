@@ -1,21 +1,22 @@
-"""Every message of the system, grouped by recipient: the whole conversation on one page (`messages_ledger` is its
-second half).
+"""Every message of the system, grouped by recipient: the whole conversation on one page (its further
+pages are `messages_work` and `messages_ledger`).
 
 Messages are frozen and shared, not copied. `CONTROL` names those that go before data; in KernelActor, SessionActor
 and LedgerActor everything that clients or writers send is one lane, so a Stop never overtakes its own SendMessage.
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from actors.address import ReplyTo
+from actors.address import Address, ReplyTo
 from actors.messages_ledger import AppendDone, BarrierPassed, LedgerUp, Message, RunClosed
+from actors.messages_work import Cancel, CancelTool, Grant
 from actors.verdicts import ToolAnswer, Verdict
 from maka.contracts import commands
 from maka.contracts.actions import FileChange, ProcessStarted
 from maka.contracts.commands import Reply
 from maka.contracts.ids import CallId, RunId, SessionId
-from maka.contracts.model_ports import DeltaBatch, ProviderError, StepResult
-from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolFact, ToolResult
+from maka.contracts.model_ports import DeltaBatch
 
 Parent = Callable[[str], None]
 """How an actor's death reaches whoever started it: called once, on a crash, with the reason; it only tells."""
@@ -40,6 +41,13 @@ class StopSession(Message, frozen=True):
     """To KernelActor, which passes it to the session."""
 
     command: commands.Stop
+    reply: ReplyTo[Reply]
+
+
+class AnswerWait(Message, frozen=True):
+    """To KernelActor, which passes it to the session, which passes it to the run, reviving it where it is parked."""
+
+    command: commands.Answer
     reply: ReplyTo[Reply]
 
 
@@ -73,6 +81,57 @@ class SessionDied(Message, frozen=True):
     reason: str
 
 
+class RunStarted(Message, frozen=True):
+    """From SessionActor: a run has an actor."""
+
+    session_id: SessionId
+    run_id: RunId
+    run: Address["ToRun"]
+
+
+class ChildStarted(Message, frozen=True):
+    """From RunActor: it has one more child, which is waited for if the run's actor dies."""
+
+    run_id: RunId
+    child: Address[Any]
+
+
+class RunFinished(Message, frozen=True):
+    """From RunActor, passed on to its session: its terminal is durable, at this position."""
+
+    session_id: SessionId
+    run_id: RunId
+    position: int
+
+
+class RunReleased(Message, frozen=True):
+    """From SessionActor: it let a parked run's actor go; the end of that actor is no death."""
+
+    run_id: RunId
+
+
+class RunDied(Message, frozen=True):
+    session_id: SessionId
+    run_id: RunId
+    reason: str
+
+
+class OrphansDue(Message, frozen=True):
+    """Timer: look again whether the children of a dead run are gone."""
+
+    run_id: RunId
+
+
+class LedgerDied(Message, frozen=True):
+    """Nothing can be made durable any more: cancel every effect, append nothing."""
+
+    reason: str
+
+
+class Sweep(Message, frozen=True):
+    """Look for actors that died without a word."""
+
+
 # -- to SessionActor ----------------------------------------------------------------------------------------------
 
 
@@ -85,19 +144,26 @@ class OpenSession(Message, frozen=True):
 
 
 class Load(Message, frozen=True):
-    """Read the session from the ledger: its first message. Commands wait until it is done."""
+    """Read the session from the ledger: its first message. Commands wait until it is done.
+
+    `runs` are alive. A session that is `fenced` closes its runs and refuses everything with these words.
+    """
+
+    runs: tuple[tuple[RunId, Address["ToRun"]], ...] = ()
+    fenced: str | None = None
 
 
-class RunFinished(Message, frozen=True):
-    """From RunActor: its terminal is durable, at this position."""
+class RunOver(Message, frozen=True):
+    """From KernelActor: the run has ended, however it did; its end is durable."""
 
     run_id: RunId
-    position: int
 
 
-class RunDied(Message, frozen=True):
+class RunParked(Message, frozen=True):
+    """From RunActor: nothing but a person's answer is missing, and it has seen `handled` commands."""
+
     run_id: RunId
-    reason: str
+    handled: int
 
 
 # -- to RunActor --------------------------------------------------------------------------------------------------
@@ -149,6 +215,15 @@ class StopRun(Message, frozen=True):
     reply: ReplyTo[Reply]
 
 
+class AnswerRun(Message, frozen=True):
+    command: commands.Answer
+    reply: ReplyTo[Reply]
+
+
+class Resume(Message, frozen=True):
+    """The run was parked, and is alive again: its first message instead of Start."""
+
+
 class Due(Message, frozen=True):
     """A timer fired; a token that isn't the current one for its kind is ignored."""
 
@@ -165,83 +240,17 @@ class ToolDied(Message, frozen=True):
     reason: str
 
 
-# -- to BackendActor ----------------------------------------------------------------------------------------------
-
-
-class Begin(Message, frozen=True):
-    """Send this body. `tries` counts the requests of this step so far, this one included."""
-
-    generation: int
-    body: bytes
-    tries: int
-
-
-class Cancel(Message, frozen=True):
-    """Sticky: everything of this generation and older is cancelled, also what arrives later."""
-
-    generation: int
-
-
-class Ack(Message, frozen=True):
-    generation: int
-
-
-class StreamBatch(Message, frozen=True):
-    generation: int
-    batch: DeltaBatch
-
-
-class StreamFinished(Message, frozen=True):
-    generation: int
-    result: StepResult
-
-
-class StreamFailed(Message, frozen=True):
-    generation: int
-    error: ProviderError
-    observed: bool
-
-
-# -- to ToolActor -------------------------------------------------------------------------------------------------
-
-
-class Dispatch(Message, frozen=True):
-    """The dispatch is durable: run the call."""
-
-    call: ToolCall
-    env: ToolEnv
-
-
-class CancelTool(Message, frozen=True):
-    """Sticky; answered with ToolEnded, as everything is."""
-
-
-class Grant(Message, frozen=True):
-    token: int
-    granted: bool
-
-
-class OutputSeen(Message, frozen=True):
-    stream: str
-    text: str
-
-
-class CommitWanted(Message, frozen=True):
-    fact: ToolFact
-    then: Callable[[bool], None]
-
-
-class ResultSeen(Message, frozen=True):
-    result: ToolResult
-
-
 CONTROL = (
     AppendDone,
     RunClosed,
     BarrierPassed,
     LedgerUp,
+    RunStarted,
+    ChildStarted,
+    RunReleased,
     RunDied,
     SessionDied,
+    LedgerDied,
     BackendDied,
     ToolDied,
     StopRun,
@@ -250,18 +259,36 @@ CONTROL = (
     CancelTool,
     Grant,
 )
-COMMANDS = (CreateSession, SendMessage, StopSession, OpenSession, StopRun)
+COMMANDS = (CreateSession, SendMessage, StopSession, AnswerWait, OpenSession, StopRun, AnswerRun)
 
 ToKernel = (
-    CreateSession | SendMessage | StopSession | Recover | Shutdown | Idle | SessionStopped | SessionDied | RunClosed
+    CreateSession
+    | SendMessage
+    | StopSession
+    | AnswerWait
+    | Recover
+    | Shutdown
+    | Idle
+    | SessionStopped
+    | SessionDied
+    | RunStarted
+    | ChildStarted
+    | RunReleased
+    | RunFinished
+    | RunDied
+    | OrphansDue
+    | LedgerDied
+    | Sweep
+    | RunClosed
 )
 ToSession = (
     OpenSession
     | Load
     | SendMessage
     | StopSession
-    | RunFinished
-    | RunDied
+    | AnswerWait
+    | RunOver
+    | RunParked
     | AppendDone
     | RunClosed
     | BarrierPassed
@@ -269,6 +296,8 @@ ToSession = (
 )
 ToRun = (
     Start
+    | Resume
+    | AnswerRun
     | Deltas
     | StepEnded
     | FactWanted
@@ -281,5 +310,3 @@ ToRun = (
     | AppendDone
     | LedgerUp
 )
-ToBackend = Begin | Cancel | Ack | StreamBatch | StreamFinished | StreamFailed
-ToTool = Dispatch | CancelTool | Grant | OutputSeen | CommitWanted | ResultSeen

@@ -35,12 +35,16 @@ class PutPartialText(Message, frozen=True):
 
 
 class CloseRun(Message, frozen=True):
-    """End a run that has no actor, with the verdict on its tail as it is then. Answered with RunClosed."""
+    """End a run that has no actor, with the verdict on its tail as it is then. Answered with RunClosed.
+
+    With `keeps_waits` one that waits for a person alone may stay parked, if the policy is so.
+    """
 
     session_id: SessionId
     invocation_id: InvocationId
     reason: CloseReason
     to: Address[Any]
+    keeps_waits: bool = True
 
 
 class Barrier(Message, frozen=True):
@@ -102,6 +106,10 @@ class Sink(Protocol):
     """A reader's end: `put` never blocks, and says False when the reader is gone or too slow."""
 
     def put(self, events: tuple[SessionEvent, ...]) -> bool: ...
+
+    def lost(self) -> None:
+        """Nothing more will come this way: subscribe again from the last position."""
+        ...
 
 
 class Subscribe(Message, frozen=True):

@@ -56,6 +56,12 @@ class ProjectionActor(MakaActor[ToFeed]):
             case _:
                 assert_never(message)
 
+    def cleanup(self) -> None:
+        """Tell every reader to come again: what is durable is not lost with this actor."""
+        for readers in self._readers.values():
+            for reader in readers:
+                reader.sink.lost()
+
     def _publish(self, item: Committed) -> None:
         event = item.event
         if event.run_id is not None and (streams := self._live.get(event.run_id)) is not None:

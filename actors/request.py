@@ -13,7 +13,7 @@ from msgspec import Struct
 from actors.run_types import Built, NeedsRaise, Wanted, failure
 from maka.contracts.actions import ModelRequest
 from maka.contracts.codec import hash_hex
-from maka.contracts.content import Route
+from maka.contracts.content import InvocationOpened, Route
 from maka.contracts.errors import FailureClass
 from maka.contracts.model_ports import ChatRequest, Provider, ToolSpec
 from projections import window as windows
@@ -51,6 +51,29 @@ def kit_of(provider: Provider, system: str, specs: tuple[ToolSpec, ...]) -> tupl
         encode=provider.encode,
     )
     return kit, prompt, tools
+
+
+def kit_from_record(opening: InvocationOpened, provider: Provider | None, prompt: bytes, tools: bytes) -> Kit:
+    """Return the kit of a run that goes on, from what its opening names.
+
+    Without a provider it can end, but not ask.
+    """
+    configuration = opening.configuration
+    return Kit(
+        system=prompt.decode(),
+        specs=msgspec.json.decode(tools, type=tuple[ToolSpec, ...]),
+        prompt_hash=configuration.prompt.sha256,
+        tools_hash=configuration.tools.sha256,
+        overhead_chars=len(prompt) + len(tools),
+        route=opening.route,
+        keeps_reasoning=provider is not None and provider.profile.send_reasoning_back,
+        context_window=configuration.context_window,
+        encode=_cannot_ask if provider is None else provider.encode,
+    )
+
+
+def _cannot_ask(_: ChatRequest) -> bytes:
+    raise AssertionError("a run that was revived to be stopped asks nothing")
 
 
 def build(

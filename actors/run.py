@@ -6,7 +6,7 @@ its children, and are cancelled when it ends, however it ends.
 
 from collections import deque
 from functools import partial
-from typing import assert_never
+from typing import assert_never, cast
 
 from msgspec import Struct
 
@@ -14,25 +14,23 @@ from actors import request, run_protocol
 from actors.address import Address, ReplyTo
 from actors.backend import BackendActor
 from actors.base import MakaActor
+from actors.mapper import Who
 from actors.messages import (
-    Ack,
+    AnswerRun,
     BackendDied,
-    Begin,
-    Cancel,
-    CancelTool,
-    Dispatch,
+    ChildStarted,
     Due,
-    Grant,
     Parent,
     RunFinished,
+    RunParked,
     StopRun,
-    ToBackend,
+    ToKernel,
     ToolDied,
     ToRun,
     ToSession,
-    ToTool,
 )
-from actors.messages_ledger import AppendFacts, PutPartialText, Show, ToFeed, ToLedger
+from actors.messages_ledger import AppendDone, AppendFacts, PutPartialText, Show, ToFeed, ToLedger
+from actors.messages_work import Ack, Begin, Cancel, CancelTool, Dispatch, Grant, ToBackend, ToTool
 from actors.run_types import (
     AckBatch,
     AnswerStops,
@@ -44,6 +42,8 @@ from actors.run_types import (
     Env,
     Finish,
     GrantFact,
+    LetGo,
+    Reply,
     SendRequest,
     ShowFrame,
     StartTool,
@@ -55,8 +55,8 @@ from actors.timers import Deadlines
 from actors.tool import ToolActor
 from actors.wiring import Ports
 from maka.contracts.codec import drafts
-from maka.contracts.commands import Reply
-from maka.contracts.errors import Refusal, RefusalCode
+from maka.contracts.commands import Reply as Replied
+from maka.contracts.errors import LedgerError, Refusal, RefusalCode
 from maka.contracts.ids import CallId
 from maka.contracts.limits import STASH_MAX
 from maka.contracts.model_ports import Provider
@@ -68,6 +68,7 @@ class Links(Struct, frozen=True, kw_only=True):
 
     ledger: Address[ToLedger]
     feed: Address[ToFeed]
+    kernel: Address[ToKernel]
     session: Address[ToSession]
 
 
@@ -75,7 +76,13 @@ class RunActor(MakaActor[ToRun]):
     """Started by SessionActor once the run's first append is durable; told Start, and ends itself."""
 
     def __init__(
-        self, ports: Ports, parent: Parent | None, links: Links, state: State, kit: request.Kit, provider: Provider
+        self,
+        ports: Ports,
+        parent: Parent | None,
+        links: Links,
+        state: State,
+        kit: request.Kit,
+        provider: Provider | None,
     ) -> None:
         super().__init__(ports.log.bind(run_id=state.plan.who.run_id), parent)
         self._ports = ports
@@ -86,7 +93,8 @@ class RunActor(MakaActor[ToRun]):
         self._backend: Address[ToBackend] | None = None
         self._tools: dict[CallId, Address[ToTool]] = {}
         self._stash: deque[ToRun] = deque()
-        self._stops: list[ReplyTo[Reply]] = []
+        self._stops: list[ReplyTo[Replied]] = []
+        self._handled = 0
         self._deadlines = Deadlines(ports.timers, self._due)
 
     def receive(self, message: ToRun) -> None:
@@ -119,6 +127,8 @@ class RunActor(MakaActor[ToRun]):
         self.address.tell(Due(kind=kind, token=token))
 
     def _decide(self, message: ToRun) -> None:
+        if isinstance(message, StopRun | AnswerRun):
+            self._handled += 1
         clock = self._ports.clock
         env = Env(
             ids=self._ports.ids,
@@ -162,14 +172,29 @@ class RunActor(MakaActor[ToRun]):
                 self._deadlines.disarm(kind)
             case AnswerStops(reply=reply):
                 self._answer_stops(reply)
+            case Reply(to=to, reply=reply):
+                cast("ReplyTo[Replied]", to).set(reply)
+            case LetGo():
+                self._links.session.tell(RunParked(run_id=self._who.run_id, handled=self._handled))
             case Finish(position=position):
-                self._links.session.tell(RunFinished(run_id=self._state.plan.who.run_id, position=position))
+                session_id, run_id = self._who.session_id, self._who.run_id
+                self._links.kernel.tell(RunFinished(session_id=session_id, run_id=run_id, position=position))
                 self.stop()
             case _:
                 assert_never(effect)
 
+    @property
+    def _who(self) -> Who:
+        return self._state.plan.who
+
     def _append(self, effect: AppendEvents) -> None:
-        inline = (self._ports.blobs.put(data)[1] for data in effect.blobs)
+        try:
+            inline = [self._ports.blobs.put(data)[1] for data in effect.blobs]
+        except LedgerError as error:
+            # The same to the protocol as an append without room: nothing is stored, and it is tried again.
+            refusal = Refusal(code=RefusalCode.LEDGER_FULL, message=str(error))
+            self.address.tell(AppendDone(tag=effect.tag, result=refusal))
+            return
         group = Group(self._state.plan.who.invocation_id, effect.expected_seq, drafts(effect.events))
         append = Append(
             groups=(group,),
@@ -185,7 +210,9 @@ class RunActor(MakaActor[ToRun]):
             def died(reason: str) -> None:
                 address.tell(BackendDied(reason=reason))
 
+            assert self._provider is not None, "a run that was revived to be stopped asks nothing"
             self._backend = self._ports.spawn(BackendActor, self._ports, died, address, self._provider)
+            self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=self._backend))
         return self._backend
 
     def _start_tool(self, effect: StartTool) -> None:
@@ -197,9 +224,10 @@ class RunActor(MakaActor[ToRun]):
 
         actor = self._ports.spawn(ToolActor, self._ports, died, address, tool, call_id)
         self._tools[call_id] = actor
+        self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=actor))
         actor.tell(Dispatch(call=effect.call, env=effect.env))
 
-    def _answer_stops(self, reply: Reply) -> None:
+    def _answer_stops(self, reply: Replied) -> None:
         stops, self._stops = self._stops, []
         for stop in stops:
             stop.set(reply)

@@ -25,7 +25,7 @@ from actors.run_types import (
     Stream,
     Work,
 )
-from maka.contracts.commands import StoppedCall, StopReceipt
+from maka.contracts.commands import AnswerTaken, StoppedCall, StopReceipt
 from maka.contracts.content import FunctionResponse
 from maka.contracts.errors import Refusal
 from maka.contracts.events import Refs, RuntimeEvent, Status
@@ -34,6 +34,11 @@ from maka.contracts.limits import LEDGER_RETRY_FIRST_S, LEDGER_RETRY_MAX_S, SETT
 from projections.settlement import Ending, KnownResult, Unfinished, settle
 
 TIMERS = ("retry", "deadline", "partial")
+
+
+def active_ms(d: Deciding) -> int:
+    """Return how long the run has been active, on the monotonic clock; parked time doesn't count."""
+    return max(0, round(1000 * (d.env.now_s - d.state.plan.started_s)))
 
 
 def append(
@@ -46,11 +51,21 @@ def append(
     work: tuple[Work, ...] = (),
     token: int = 0,
     call_id: CallId | None = None,
+    reply: tuple[object, AnswerTaken] | None = None,
 ) -> None:
     """Send an append; the next data message is handled after its answer."""
     assert d.state.in_flight is None, "one append at a time"
     tag = d.state.tags + 1
-    flight = InFlight(tag=tag, purpose=purpose, events=events, request=request, work=work, token=token, call_id=call_id)
+    flight = InFlight(
+        tag=tag,
+        purpose=purpose,
+        events=events,
+        request=request,
+        work=work,
+        token=token,
+        call_id=call_id,
+        reply=reply,
+    )
     d.set(tags=tag, in_flight=flight)
     settlement = purpose is Purpose.SETTLE
     seq = d.state.facts.seq
@@ -97,7 +112,8 @@ def describe(d: Deciding) -> str:
     if state.waiting_retry:
         return "waiting to retry"
     if state.work:
-        return "running tools"
+        waits = all(work.wait_id is not None for work in state.work)
+        return "waiting for a person" if waits else "running tools"
     return "streaming" if state.streams else "asking the model"
 
 
@@ -112,14 +128,13 @@ def try_settle(d: Deciding) -> None:
         append(d, Purpose.FINAL, state.claim.final)
         return
     finished = state.claim.ending
-    duration_ms = max(0, round(1000 * (d.env.now_s - state.plan.started_s)))
     settled = settle(
         state.facts.run,
         calls=state.facts.calls,
         waits=state.facts.waits,
         streams=tuple(_unfinished(stream, state.step) for stream in state.streams),
         results=tuple(known for work in state.work if (known := _known(d, work)) is not None),
-        ending=replace(finished, steps=state.step, duration_ms=duration_ms),
+        ending=replace(finished, steps=state.step, duration_ms=active_ms(d)),
         ids=d.env.ids,
         now_ms=d.env.now_ms,
     )

@@ -7,12 +7,16 @@ can cause is an assertion.
 
 from typing import assert_never
 
-from actors import run_ending, run_steps, run_tools
+from msgspec.structs import replace
+
+from actors import run_ending, run_steps, run_tools, run_waits
 from actors.messages import (
+    AnswerRun,
     BackendDied,
     Deltas,
     Due,
     FactWanted,
+    Resume,
     StepEnded,
     StopRun,
     ToolDied,
@@ -33,10 +37,13 @@ from actors.run_types import (
     InFlight,
     NextRequest,
     Purpose,
+    Reply,
     State,
     failure,
+    kind_of_request,
 )
 from actors.verdicts import ToolAnswer
+from maka.contracts.commands import HOST_SHUTDOWN
 from maka.contracts.content import FunctionCall, Outcome
 from maka.contracts.errors import FailureClass, Refusal, RefusalCode
 from maka.contracts.events import Committed, RuntimeEvent, Status
@@ -44,7 +51,7 @@ from maka.contracts.ports import Appended
 from projections import model_history, run_state
 from projections.settlement import Ending
 
-STASHED = (Deltas, StepEnded, FactWanted, ToolOutput, ToolEnded)
+STASHED = (Deltas, StepEnded, FactWanted, ToolOutput, ToolEnded, AnswerRun)
 """Data: waits while an append is in flight."""
 
 
@@ -57,6 +64,8 @@ def decide(state: State, message: ToRun, env: Env) -> Decision:
         d.do(AnswerStops(state.receipt))
     elif isinstance(message, FactWanted):
         d.do(GrantFact(message.call_id, message.token, False))
+    elif isinstance(message, AnswerRun):
+        run_waits.answer(d, message.command, message.reply)
     return Decision(d.state, tuple(d.effects))
 
 
@@ -64,8 +73,13 @@ def _handle(d: Deciding, message: ToRun) -> None:
     match message:
         case StartRun():
             run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
-            if (limit_s := d.state.plan.limits.active_s_max) is not None:
-                d.do(Arm("deadline", limit_s))
+            _arm_deadline(d)
+        case Resume():
+            _arm_deadline(d)
+            run_waits.park_if_idle(d)
+        case AnswerRun(command=command, reply=reply):
+            run_waits.answer(d, command, reply)
+            run_waits.park_if_idle(d)
         case Deltas(generation=generation, batch=batch):
             if _is_live(d, generation):
                 run_steps.deltas(d, generation, batch)
@@ -86,6 +100,8 @@ def _handle(d: Deciding, message: ToRun) -> None:
             text = f"the part of the program that ran this call crashed ({reason}); its outcome is unknown"
             run_tools.tool_ended(d, call_id, ToolAnswer(outcome=Outcome.OUTCOME_UNKNOWN, text=text))
             _go_on(d)
+        case StopRun(source=source) if source == HOST_SHUTDOWN and run_waits.is_parked(d):
+            run_waits.stay_parked(d)
         case StopRun(source=source):
             run_ending.claim(d, Ending(status=Status.ABORTED, abort_source=source, stop_reason="user_stop"))
             run_ending.try_settle(d)
@@ -106,6 +122,11 @@ def _handle(d: Deciding, message: ToRun) -> None:
             run_ending.try_settle(d)
         case _:
             assert_never(message)
+
+
+def _arm_deadline(d: Deciding) -> None:
+    if (limit_s := d.state.plan.limits.active_s_max) is not None:
+        d.do(Arm("deadline", max(0.0, limit_s - run_ending.active_ms(d) / 1000)))
 
 
 def _is_live(d: Deciding, generation: int) -> bool:
@@ -154,6 +175,9 @@ def _stored(d: Deciding, flight: InFlight, result: Appended) -> None:
             run_tools.dispatches_stored(d, flight.work)
         case Purpose.ANSWER:
             run_tools.answers_stored(d, flight.work)
+            if flight.reply is not None:
+                to, taken = flight.reply
+                d.do(Reply(to, replace(taken, position=result.places[0][0])))
         case Purpose.FACT:
             assert flight.call_id is not None
             d.do(GrantFact(flight.call_id, flight.token, d.state.claim is None))
@@ -176,10 +200,12 @@ def _follow(d: Deciding, flight: InFlight) -> None:
     elif flight.purpose in (Purpose.DISPATCH, Purpose.ANSWER, Purpose.FACT):
         run_tools.answer_due(d)
         run_tools.all_answered(d)
+        run_waits.park_if_idle(d)
 
 
 def _fold(d: Deciding, events: tuple[RuntimeEvent, ...], result: Appended) -> None:
     facts, history, seen, tokens = d.state.facts, d.state.history, d.state.seen, d.state.tokens
+    asked = d.state.asked
     for event, (position, seq) in zip(events, result.places, strict=True):
         item = Committed(position=position, seq=seq, event=event)
         facts, history = run_state.fold(facts, item), model_history.fold(history, item)
@@ -188,13 +214,17 @@ def _fold(d: Deciding, events: tuple[RuntimeEvent, ...], result: Appended) -> No
                 seen = {**seen, file.path: file.sha256}
             if (usage := event.actions.token_usage) is not None:
                 tokens += usage.input + usage.output
-    d.set(facts=facts, history=history, seen=seen, tokens=tokens)
+            if (kind := kind_of_request(event.actions)) is not None:
+                asked = {**asked, event.id: kind}
+    d.set(facts=facts, history=history, seen=seen, tokens=tokens, asked=asked)
 
 
 def _refused(d: Deciding, flight: InFlight, refusal: Refusal) -> None:
     if flight.purpose is Purpose.FACT:
         assert flight.call_id is not None
         d.do(GrantFact(flight.call_id, flight.token, False))
+    if flight.reply is not None:
+        d.do(Reply(flight.reply[0], refusal))
     match refusal.code:
         case RefusalCode.LEDGER_FULL | RefusalCode.LEDGER_CLOSED:
             run_ending.claim_waiting(d, failure(FailureClass.LEDGER_UNAVAILABLE.value, refusal.message))

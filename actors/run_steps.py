@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from actors import mapper
 from actors.mapper import At
-from actors.run_ending import append, claim, complete
+from actors.run_ending import active_ms, append, claim, complete
 from actors.run_types import (
     AckBatch,
     Arm,
@@ -159,8 +159,7 @@ def _answered(d: Deciding, verdict: Answered) -> None:
     events = _said(d, verdict.signature, verdict.provider_id)
     if verdict.usage is not None:
         events.append(_usage(d, verdict.usage, verdict.finish_reason))
-    duration_ms = max(0, round(1000 * (d.env.now_s - d.state.plan.started_s)))
-    steps = d.state.step
+    duration_ms, steps = active_ms(d), d.state.step
     events.append(mapper.completed(d.who, d.at(), stop_reason=stop_reason, steps=steps, duration_ms=duration_ms))
     complete(d, Ending(status=Status.COMPLETED, stop_reason=stop_reason), tuple(events))
 
@@ -206,11 +205,6 @@ def _request(d: Deciding, *, rise: bool) -> None:
     tries = 1 if rise else state.tries + 1
     request = NextRequest(step=state.step, attempt=wanted.attempt, tries=tries, body=built.body)
     append(d, Purpose.REQUEST, (event,), request=request)
-
-
-def active_ms(d: Deciding) -> int:
-    """Return how long the run has been active, on the monotonic clock."""
-    return max(0, round(1000 * (d.env.now_s - d.state.plan.started_s)))
 
 
 def send(d: Deciding, request: NextRequest) -> None:

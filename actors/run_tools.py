@@ -3,8 +3,7 @@
 from msgspec.structs import replace
 
 from actors import mapper, tool_gate
-from actors.run_ending import append, claim
-from actors.run_steps import active_ms
+from actors.run_ending import active_ms, append, claim
 from actors.run_types import (
     Built,
     Deciding,
@@ -17,13 +16,13 @@ from actors.run_types import (
     failure,
 )
 from actors.verdicts import ToolAnswer
-from maka.contracts.actions import Actions, FileChange, ProcessStarted, ToolDispatch
+from maka.contracts.actions import Actions, BoundaryRequest, FileChange, ProcessStarted, StateDelta, ToolDispatch
 from maka.contracts.codec import canonical_json, hash_hex
 from maka.contracts.content import FunctionCall, Outcome
 from maka.contracts.errors import FailureClass
 from maka.contracts.events import Committed, RuntimeEvent
 from maka.contracts.ids import CallId
-from maka.contracts.tool_ports import ToolCall, ToolEnv
+from maka.contracts.tool_ports import AskingTool, ToolCall, ToolEnv
 from projections import model_history
 from projections.model_history import History
 from projections.settlement import Ending
@@ -43,15 +42,37 @@ def step_stored(d: Deciding, events: tuple[RuntimeEvent, ...]) -> None:
         call_id, content = CallId(call.id), call.content
         assert isinstance(content, FunctionCall)
         if isinstance(verdict, tool_gate.Admit):
-            work.append(Work(call_id=call_id, name=verdict.name, step=d.state.step, args=verdict.args))
-            facts.append(mapper.dispatch(d.who, d.at(), _dispatch(d, work[-1])))
+            admitted = Work(call_id=call_id, name=verdict.name, step=d.state.step, args=verdict.args)
+            if (asking := _asking(d, verdict.name)) is not None:
+                facts.append(request_event(d, admitted, asking))
+                work.append(replace(admitted, wait_id=facts[-1].id))
+            else:
+                facts.append(mapper.dispatch(d.who, d.at(), _dispatch(d, admitted)))
+                work.append(admitted)
         else:
             answer = ToolAnswer(outcome=Outcome.REFUSED, text=verdict.text)
             work.append(Work(call_id=call_id, name=content.name, step=d.state.step, args=None, answer=answer))
             facts.append(_response(d, work[-1], answer))
     d.set(bad_rounds=tool_gate.bad_rounds(d.state.bad_rounds, verdicts))
-    request = _next_request(d, facts) if d.state.bad_rounds else None
+    request = next_request(d, facts) if d.state.bad_rounds else None
     append(d, Purpose.DISPATCH, tuple(facts), work=tuple(work), request=request)
+
+
+def _asking(d: Deciding, name: str) -> AskingTool | None:
+    tool: object = d.env.tools.get(name)
+    return tool if isinstance(tool, AskingTool) else None
+
+
+def request_event(d: Deciding, work: Work, tool: AskingTool) -> RuntimeEvent:
+    """Return the request fact of a call that a person answers; its id names the wait."""
+    assert work.args is not None
+    call = ToolCall(call_id=work.call_id, name=work.name, args=work.args)
+    asked = tool.request(call, active_ms(d))
+    if isinstance(asked, BoundaryRequest):
+        actions = Actions(state_delta=StateDelta(boundary_request=asked))
+    else:
+        actions = Actions(user_question_request=asked)
+    return mapper.request(d.who, d.at(), actions)
 
 
 def _dispatch(d: Deciding, work: Work) -> ToolDispatch:
@@ -79,6 +100,9 @@ def dispatches_stored(d: Deciding, work: tuple[Work, ...]) -> None:
     started: list[Work] = []
     for item in d.state.work:
         assert item.args is not None
+        if item.wait_id is not None:
+            started.append(item)
+            continue
         call = ToolCall(call_id=item.call_id, name=item.name, args=item.args)
         suffix = f".maka-{item.call_id.rpartition('-')[2]}"
         env = ToolEnv(session_id=d.who.session_id, cwd=d.state.plan.cwd, temp_suffix=suffix, seen=d.state.seen)
@@ -118,7 +142,7 @@ def answer_due(d: Deciding) -> None:
     if not due or d.state.in_flight is not None or d.state.claim is not None:
         return
     facts = [_response(d, item, item.answer) for item in due if item.answer is not None]
-    request = _next_request(d, facts) if len(due) == len(d.state.work) else None
+    request = next_request(d, facts) if len(due) == len(d.state.work) else None
     blobs = tuple(blob for item in due if item.answer is not None for blob in item.answer.blobs)
     append(d, Purpose.ANSWER, tuple(facts), blobs=blobs, work=due, request=request)
 
@@ -179,7 +203,7 @@ def _wanted(d: Deciding, history_seq: int) -> Wanted:
     return Wanted(step=d.state.step + 1, attempt=1, history_seq=history_seq, active_ms=active_ms(d))
 
 
-def _next_request(d: Deciding, facts: list[RuntimeEvent]) -> NextRequest | None:
+def next_request(d: Deciding, facts: list[RuntimeEvent]) -> NextRequest | None:
     """Add the next request to the append that answers the last call; None where it must wait for that commit."""
     if _limit(d) is not None:
         return None

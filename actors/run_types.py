@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from actors import tool_gate
 from actors.mapper import At, Who
 from actors.verdicts import ToolAnswer
-from maka.contracts.actions import ModelRequest
-from maka.contracts.commands import Reply
+from maka.contracts.actions import Actions, ModelRequest
+from maka.contracts.commands import AnswerTaken
+from maka.contracts.commands import Reply as Replied
 from maka.contracts.content import Error, RunLimits
 from maka.contracts.events import RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId, IdSource
@@ -43,7 +44,7 @@ class Stream(Struct, frozen=True, kw_only=True):
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """An open call's side in memory. `args` is None where the gate refused it."""
+    """An open call's side in memory. `args` is None where the gate refused it; `wait_id` is that of its request."""
 
     call_id: CallId
     name: str
@@ -51,6 +52,7 @@ class Work(Struct, frozen=True, kw_only=True):
     args: dict[str, Any] | None
     started: bool = False
     answer: ToolAnswer | None = None
+    wait_id: EventId | None = None
 
 
 class Purpose(StrEnum):
@@ -75,7 +77,10 @@ class NextRequest(Struct, frozen=True):
 
 
 class InFlight(Struct, frozen=True, kw_only=True):
-    """The one unanswered append. `token` and `call_id` are those of the FactWanted that it serves."""
+    """The one unanswered append. `token` and `call_id` are those of the FactWanted that it serves.
+
+    `reply` is whom to tell that an answer was taken, and what, but for the position.
+    """
 
     tag: int
     purpose: Purpose
@@ -84,6 +89,7 @@ class InFlight(Struct, frozen=True, kw_only=True):
     work: tuple[Work, ...] = ()
     token: int = 0
     call_id: CallId | None = None
+    reply: tuple[object, AnswerTaken] | None = None
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -101,7 +107,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What the session decided about a run before it began."""
+    """What was decided about a run before it began. `started_s` is moved on by the time that it was parked."""
 
     who: Who
     cwd: str
@@ -125,6 +131,7 @@ class State(Struct, frozen=True, kw_only=True):
     streams: tuple[Stream, ...] = ()
     step_calls: tuple[RuntimeEvent, ...] = ()
     work: tuple[Work, ...] = ()
+    asked: Mapping[EventId, str] = {}
     outputs: Mapping[tuple[CallId, str], int] = {}
     in_flight: InFlight | None = None
     tags: int = 0
@@ -134,7 +141,7 @@ class State(Struct, frozen=True, kw_only=True):
     bad_rounds: int = 0
     failures: tool_gate.Failures = tool_gate.Failures()
     tokens: int = 0
-    receipt: Reply | None = None
+    receipt: Replied | None = None
     ended: bool = False
 
 
@@ -264,7 +271,18 @@ class Disarm(Struct, frozen=True):
 class AnswerStops(Struct, frozen=True):
     """Answer every stop that waits."""
 
-    reply: Reply
+    reply: Replied
+
+
+class Reply(Struct, frozen=True):
+    """Answer one command; `to` is its ReplyTo, which means nothing here."""
+
+    to: object
+    reply: Replied
+
+
+class LetGo(Struct, frozen=True):
+    """Nothing but a person's answer is missing: say so to the session, which may let the actor go."""
 
 
 class Finish(Struct, frozen=True):
@@ -286,6 +304,8 @@ Effect = (
     | Arm
     | Disarm
     | AnswerStops
+    | Reply
+    | LetGo
     | Finish
 )
 
@@ -298,6 +318,14 @@ class Decision(Struct, frozen=True):
 
 
 # -- words --------------------------------------------------------------------------------------------------------
+
+
+def kind_of_request(actions: Actions) -> str | None:
+    """Say whether the fact asks a person for a boundary, or a question; None where it asks nothing."""
+    if actions.user_question_request is not None:
+        return "question"
+    asked = actions.state_delta is not None and actions.state_delta.boundary_request is not None
+    return "boundary" if asked else None
 
 
 def failure(failure_class: str, message: str, *, http_status: int | None = None, code: str | None = None) -> Ending:

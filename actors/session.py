@@ -14,15 +14,14 @@ from actors.address import Address, ReplyTo
 from actors.base import MakaActor
 from actors.mapper import At
 from actors.messages import (
+    AnswerWait,
     Idle,
     Load,
     OpenSession,
     Parent,
-    RunDied,
-    RunFinished,
+    RunOver,
+    RunParked,
     SendMessage,
-    Start,
-    StopRun,
     StopSession,
     ToKernel,
     ToRun,
@@ -39,18 +38,18 @@ from actors.messages_ledger import (
     ToFeed,
     ToLedger,
 )
-from actors.run import Links, RunActor
 from actors.session_log import SessionLog
 from actors.session_open import Opened, Order
+from actors.session_run import OwnRun
 from actors.wiring import Ports
 from maka.contracts import commands
-from maka.contracts.commands import Reply, StopReceipt
+from maka.contracts.commands import Reply
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode
 from maka.contracts.ids import InvocationId, RunId, SessionId
-from maka.contracts.ports import Append, Appended, AppendResult, CommandKey
+from maka.contracts.ports import Append, AppendResult, CommandKey
 
-SHUTDOWN = "host.shutdown"
+Stashed = OpenSession | SendMessage | StopSession | AnswerWait | RunOver | RunParked
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -88,26 +87,37 @@ class SessionActor(MakaActor[ToSession]):
         self._shutting_down = False
         self._pending: Pending | None = None
         self._tags = 0
-        self._run: tuple[RunId, Address[ToRun]] | None = None
-        self._stash: deque[OpenSession | SendMessage | StopSession | RunFinished] = deque()
+        self._own: OwnRun | None = None
+        self._alive: dict[RunId, Address[ToRun]] = {}
+        self._stash: deque[Stashed] = deque()
         self._handled = 0
+
+    @property
+    def _run(self) -> OwnRun:
+        # Made late: an actor has no address before it is started.
+        if self._own is None:
+            self._own = OwnRun(self._ports, self._id, self.address, self._kernel, self._ledger, self._feed)
+        return self._own
 
     def receive(self, message: ToSession) -> None:
         match message:
-            case Load():
+            case Load(runs=runs, fenced=fenced):
+                self._alive = {} if fenced is not None else dict(runs)
+                if fenced is not None:
+                    self._refusal = Refusal(code=RefusalCode.INTERNAL, message=fenced)
                 self._ledger.tell(Barrier(to=self.address))
-            case OpenSession() | SendMessage() | StopSession() | RunFinished():
+            case OpenSession() | SendMessage() | StopSession() | AnswerWait() | RunOver() | RunParked():
                 self._stash.append(message)
             case BarrierPassed():
                 self._load()
             case AppendDone(tag=tag, result=result):
                 assert self._pending is not None and self._pending.tag == tag, "an answer to no append of ours"
                 self._answered(self._pending, result)
-            case RunClosed(invocation_id=invocation_id):
+            case RunClosed(invocation_id=invocation_id, verdict=verdict):
                 self._closing.discard(invocation_id)
+                if verdict == "parked":
+                    self._run.park(RunId(invocation_id))
                 self._loaded()
-            case RunDied(run_id=run_id):
-                self._close_dead_run(run_id)
             case LedgerUp():
                 self._held = False
             case _:
@@ -115,9 +125,7 @@ class SessionActor(MakaActor[ToSession]):
         self._go_on()
 
     def cleanup(self) -> None:
-        if self._run is not None:
-            self._run[1].stop()  # it has no owner any more; whoever loads the session closes it
-        waiting = [message.reply for message in self._stash if not isinstance(message, RunFinished)]
+        waiting = [message.reply for message in self._stash if not isinstance(message, RunOver | RunParked)]
         if self._pending is not None and self._pending.reply is not None:
             waiting.append(self._pending.reply)
         for reply in waiting:
@@ -139,7 +147,7 @@ class SessionActor(MakaActor[ToSession]):
         if self._is_idle():
             self._kernel.tell(Idle(session_id=self._id, handled=self._handled))
 
-    def _handle(self, message: OpenSession | SendMessage | StopSession | RunFinished) -> None:
+    def _handle(self, message: Stashed) -> None:
         match message:
             case OpenSession():
                 self._handled += 1
@@ -152,16 +160,28 @@ class SessionActor(MakaActor[ToSession]):
             case StopSession(command=command, reply=reply):
                 self._handled += 1
                 self._stop_run(command, reply)
-            case RunFinished(run_id=run_id):
-                if self._run is not None and self._run[0] == run_id:
-                    self._run = None
-                    self._catch_up()
+            case AnswerWait(command=command, reply=reply):
+                self._handled += 1
+                if self._refusal is not None:
+                    reply.set(self._refusal)
+                else:
+                    self._run.answer(self._log, command, reply)
+            case RunOver(run_id=run_id):
+                self._run.over(run_id)
+                if self._catch_up() and self._log.header is not None and run_id in self._log.header.open_runs:
+                    self._run.park(run_id)  # its actor died, but a person may still answer
+            case RunParked(run_id=run_id, handled=handled):
+                self._run.let_go(run_id, handled)
+                self._catch_up()
             case _:
                 assert_never(message)
 
     def _is_idle(self) -> bool:
-        busy = self._loading or self._closing or self._pending is not None or self._run is not None or self._stash
-        return not busy and (self._shutting_down or not self._log.queue) and self.idle
+        if self._loading or self._closing or self._pending is not None or self._stash or self._run.is_alive:
+            return False
+        # A parked run costs nothing: its session may go, and the queue behind it waits with it.
+        resting = self._shutting_down or self._run.run_id is not None or not self._log.queue
+        return resting and self.idle
 
     def _send(self, append: Append, reply: ReplyTo[Reply] | None, opened: Opened | None = None) -> None:
         self._tags += 1
@@ -181,25 +201,29 @@ class SessionActor(MakaActor[ToSession]):
             self._refusal = Refusal(code=RefusalCode.UNKNOWN_SESSION, message=words)
             return
         for run_id in header.open_runs:
-            # Nobody lives in it: a run has no actor before its session has one.
-            self._close(InvocationId(run_id))
+            alive = self._alive.get(run_id)
+            if alive is not None and alive.is_alive():
+                self._run.adopt(run_id, alive)
+            else:
+                self._close(InvocationId(run_id))
         self._loaded()
 
     def _close(self, invocation_id: InvocationId) -> None:
         self._closing.add(invocation_id)
         self._ledger.tell(
-            CloseRun(session_id=self._id, invocation_id=invocation_id, reason="actor_crashed", to=self.address)
+            CloseRun(
+                session_id=self._id,
+                invocation_id=invocation_id,
+                reason="actor_crashed",
+                to=self.address,
+                keeps_waits=self._refusal is None,
+            )
         )
 
     def _loaded(self) -> None:
         if not self._closing:
             self._loading = False
             self._catch_up()
-
-    def _close_dead_run(self, run_id: RunId) -> None:
-        if self._run is not None and self._run[0] == run_id:
-            self._run = None
-            self._close(InvocationId(run_id))
 
     def _catch_up(self) -> bool:
         """Fold what is new in the ledger; False fences the session, which is damaged."""
@@ -230,7 +254,7 @@ class SessionActor(MakaActor[ToSession]):
         refusal = session_protocol.check_message(command, self._log.header, waiting=len(self._log.queue))
         if refusal is not None:
             reply.set(refusal)
-        elif self._run is not None or self._log.queue:
+        elif self._run.run_id is not None or self._log.queue:
             at = At(self._ports.ids(), self._ports.clock.now_ms())
             self._fallback, self._held = command.profile, False
             self._send(session_protocol.queue_message(command, self._log.control_seq, at), reply)
@@ -239,7 +263,7 @@ class SessionActor(MakaActor[ToSession]):
 
     def _start_next(self) -> None:
         """Start the run of the oldest message that waits, unless there is no room or no profile for it."""
-        if self._run is not None or self._shutting_down or self._held or self._refusal is not None:
+        if self._run.run_id is not None or self._shutting_down or self._held or self._refusal is not None:
             return
         waiting = next(iter(self._log.queue.values()), None)
         if waiting is not None:
@@ -269,34 +293,17 @@ class SessionActor(MakaActor[ToSession]):
         if not self._catch_up():
             return
         if pending.opened is not None and not result.known:
-            self._start_run(pending.opened, result)
+            self._run.start(self._log, pending.opened, result)
         if pending.reply is not None:
             stored = self._ports.reader.read_positions(result.places[0][0] - 1, 1)[0]
             pending.reply.set(session_protocol.outcome_of(stored))
 
-    def _start_run(self, opened: Opened, result: Appended) -> None:
-        opening, run_id, address = opened.opening, opened.opening.who.run_id, self.address
-        if opening.plan is None:
-            return
-        assert self._log.history is not None
-        first = session_protocol.first_state(opening, result, self._log.history, self._log.seen)
-
-        def died(reason: str) -> None:
-            address.tell(RunDied(run_id=run_id, reason=reason))
-
-        links = Links(ledger=self._ledger, feed=self._feed, session=address)
-        run = self._ports.spawn(RunActor, self._ports, died, links, first, opened.kit, opened.provider)
-        self._run = (run_id, run)
-        run.tell(Start())
-
     # -- stop -----------------------------------------------------------------------------------------------------
 
     def _stop_run(self, command: commands.Stop, reply: ReplyTo[Reply]) -> None:
-        if command.source == SHUTDOWN:
+        if command.source == commands.HOST_SHUTDOWN:
             self._shutting_down = True
         if self._refusal is not None:
             reply.set(self._refusal)
-        elif self._run is None:
-            reply.set(StopReceipt(session_id=self._id))
-        elif not self._run[1].tell(StopRun(source=command.source, reply=reply)):
-            reply.set(StopReceipt(session_id=self._id, run_id=self._run[0], was="ending"))
+        else:
+            self._run.stop(self._log, command, reply)

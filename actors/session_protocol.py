@@ -117,6 +117,11 @@ def _check_id(command_id: CommandId) -> Refusal | None:
     return invalid("a command id is 1 to 128 letters, digits and _.:- ; choose another")
 
 
+def wait_closed() -> Refusal:
+    words = "nobody waits for this answer any more: it was answered before, or the run has ended"
+    return Refusal(code=RefusalCode.WAIT_CLOSED, message=words)
+
+
 def invalid(message: str) -> Refusal:
     return Refusal(code=RefusalCode.INVALID_INPUT, message=message)
 

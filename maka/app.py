@@ -139,8 +139,9 @@ def open_host(config: Config) -> Host:
         timers = ThreadTimers.start()
         stack.callback(timers.close)
         failed = Event()
-        ledger = _start_ledger(stack, log, store, timers, failed)
-        ports = _ports(config, log, io, timers, store, Providers(config.profiles, io, secrets))
+        blobs = FileBlobs(config.state_root)
+        ledger = _start_ledger(stack, log, store, blobs, timers, failed)
+        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
         feed: Address[ToFeed] = _start(stack, ProjectionActor, log, None, store)
         ledger.tell(Follow(to=feed))
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, None, ledger, feed)
@@ -166,7 +167,13 @@ def open_provider(config: Config, name: str) -> Generator[Provider]:
 
 
 def _ports(
-    config: Config, log: Log, io: IoLoop, timers: ThreadTimers, store: LmdbLedger, providers: Providers
+    config: Config,
+    log: Log,
+    io: IoLoop,
+    timers: ThreadTimers,
+    store: LmdbLedger,
+    blobs: FileBlobs,
+    providers: Providers,
 ) -> Ports:
     processes = AsyncProcesses(io)
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
@@ -178,7 +185,7 @@ def _ports(
         timers=timers,
         jitter=random.random,
         reader=store,
-        blobs=FileBlobs(config.state_root),
+        blobs=blobs,
         providers=providers,
         catalog=builtin_tools(processes, child_env=config.child_env, rg_path=rg_path),
         processes=processes,
@@ -192,13 +199,13 @@ def _ports(
 
 
 def _start_ledger(
-    stack: ExitStack, log: Log, store: LmdbLedger, timers: ThreadTimers, failed: Event
+    stack: ExitStack, log: Log, store: LmdbLedger, blobs: FileBlobs, timers: ThreadTimers, failed: Event
 ) -> Address[ToLedger]:
     def fatal(reason: str) -> None:
         log.error("ledger_failed", error_kind=reason)
         failed.set()
 
-    return _start(stack, LedgerActor, log, None, store, SystemClock(), timers, UuidSource(), fatal)
+    return _start(stack, LedgerActor, log, None, store, blobs, SystemClock(), timers, UuidSource(), fatal)
 
 
 def _start(stack: ExitStack, actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:

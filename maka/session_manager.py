@@ -8,22 +8,22 @@ import os
 from collections import deque
 from collections.abc import Callable
 from threading import Condition
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from actors.address import Address, OneShot
-from actors.messages import CreateSession, SendMessage, StopSession, ToKernel
+from actors.messages import AnswerWait, CreateSession, SendMessage, StopSession, ToKernel
 from actors.messages_ledger import Subscribe, ToFeed, Unsubscribe
 from maka.contracts import commands
-from maka.contracts.commands import MessageAccepted, Reply, SessionCreated, StopReceipt
+from maka.contracts.commands import AnswerTaken, MessageAccepted, Reply, SessionCreated, StopReceipt
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
-from maka.contracts.ids import CommandId, IdSource, SessionId
+from maka.contracts.ids import CommandId, EventId, IdSource, SessionId
 from maka.contracts.limits import COMMAND_TIMEOUT_S, SUBSCRIBER_BACKLOG_MAX
 from maka.contracts.session_events import SessionEvent
 
 FAILED_POLL_S = 0.25
 """How soon a failed ledger ends the wait for an answer; answers themselves come at once."""
-R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt)
+R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken)
 
 
 class SubscriptionLostError(Exception):
@@ -51,6 +51,12 @@ class Subscription:
             self._changed.notify()
             return not self._lost
 
+    def lost(self) -> None:
+        """End the subscription from the feed's side; what came before can still be read."""
+        with self._changed:
+            self._lost = True
+            self._changed.notify()
+
     def get(self, timeout_s: float | None = None) -> SessionEvent | None:
         """Return the next event; None after the timeout or when closed. Raises SubscriptionLostError."""
         with self._changed:
@@ -58,7 +64,7 @@ class Subscription:
             if self._events:
                 return self._events.popleft()
             if self._lost:
-                raise SubscriptionLostError("events came faster than they were read; subscribe again from a position")
+                raise SubscriptionLostError("events were lost on their way: subscribe again from the last position")
             return None
 
     def close(self) -> None:
@@ -127,6 +133,26 @@ class SessionManager:
         reply: OneShot[Reply] = OneShot()
         return self._answer(StopSession(command=command, reply=reply), reply, f"stop {session_id}", StopReceipt)
 
+    def answer(
+        self,
+        session_id: str,
+        request_id: str,
+        *,
+        decision: Literal["allow", "deny"] | None = None,
+        answers: tuple[str | None, ...] | None = None,
+        client: str | None = None,
+    ) -> AnswerTaken:
+        """Answer what a run waits for; the first answer wins, and a parked run goes on with it."""
+        command = commands.Answer(
+            session_id=SessionId(session_id),
+            request_id=EventId(request_id),
+            client=client,
+            decision=decision,
+            answers=answers,
+        )
+        reply: OneShot[Reply] = OneShot()
+        return self._answer(AnswerWait(command=command, reply=reply), reply, f"answer {request_id}", AnswerTaken)
+
     def subscribe(self, session_id: str, *, after_position: int = 0) -> Subscription:
         """Follow a session from after a position; live events come as they happen."""
         subscription = Subscription(self._feed)
@@ -139,7 +165,11 @@ class SessionManager:
         return CommandId(self._ids() if given is None else given)
 
     def _answer(
-        self, message: CreateSession | SendMessage | StopSession, reply: OneShot[Reply], name: str, wanted: type[R]
+        self,
+        message: CreateSession | SendMessage | StopSession | AnswerWait,
+        reply: OneShot[Reply],
+        name: str,
+        wanted: type[R],
     ) -> R:
         if not self._kernel.tell(message):
             raise RefusedError(_not_ready())

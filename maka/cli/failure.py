@@ -71,6 +71,9 @@ def describe(error: Exception) -> Failure:
             return _ledger(error)
         case FoldError():
             return Failure(code="damage", message=f"{error}. See maka verify.", exit=ExitCode.DAMAGE)
+        case OSError():
+            where = f" ({error.filename})" if error.filename is not None else ""
+            return Failure(code="system", message=f"{error.strerror or error}{where}", exit=ExitCode.FAILED)
         case _:
             message = f"A bug of Maka: {type(error).__name__}: {error}. MAKA_DEBUG=1 shows where."
             return Failure(code="internal", message=" ".join(message.split()), exit=ExitCode.FAILED)

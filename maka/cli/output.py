@@ -8,8 +8,10 @@ or answer for the person.
 import os
 import re
 import sys
-from contextlib import suppress
-from typing import IO, Any, cast
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from errno import EIO, EPIPE
+from typing import IO, Any, TextIO, cast
 
 import msgspec
 
@@ -30,10 +32,8 @@ class Output:
         return len(text)
 
     def flush(self) -> None:
-        try:
+        with _closing():
             sys.stdout.flush()
-        except BrokenPipeError:
-            raise OutputClosedError from None
 
     def isatty(self) -> bool:
         return sys.stdout.isatty()
@@ -53,12 +53,10 @@ def stdout_file() -> IO[str]:
 
 def write(text: str) -> None:
     """Write text to stdout and flush it. Raises OutputClosedError."""
-    try:
+    with _closing():
         # A terminal of another encoding, or a lone surrogate, costs a question mark and not the command.
         sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", errors="replace"))
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise OutputClosedError from None
 
 
 def write_json(value: Any) -> None:
@@ -68,24 +66,41 @@ def write_json(value: Any) -> None:
 
 def write_line(line: bytes) -> None:
     """Write an encoded line to stdout, at once. Raises OutputClosedError."""
-    try:
+    with _closing():
         sys.stdout.buffer.write(line + b"\n")
         sys.stdout.flush()
-    except BrokenPipeError:
+
+
+@contextmanager
+def _closing() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        # A terminal that went away says EIO, a pipe EPIPE. A full disk is a failure like any other.
+        if error.errno not in (EPIPE, EIO):
+            raise
         raise OutputClosedError from None
 
 
 def note(text: str) -> None:
     """Write a line about what happens to stderr; nobody reading it is no reason to stop."""
-    with suppress(OSError, ValueError):
+    try:
         sys.stderr.buffer.write(text.encode(sys.stderr.encoding or "utf-8", errors="replace") + b"\n")
         sys.stderr.flush()
+    except (OSError, ValueError):
+        _discard(sys.stderr)
 
 
 def discard_output() -> None:
-    """Send what is still buffered for a closed stdout nowhere, so that the interpreter's exit is quiet, too."""
+    """Send what is still buffered for stdout nowhere, so that the interpreter's exit is quiet, too."""
+    _discard(sys.stdout)
+
+
+def _discard(stream: TextIO) -> None:
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def printable(text: str) -> str:

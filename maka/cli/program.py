@@ -59,7 +59,11 @@ def run_program(args: Sequence[str]) -> int:
         return ExitCode.NOT_READY
     except Exception as error:
         _show_traceback(error)
-        return _report(describe(error), as_json=_wants_json(args))
+        code = _report(describe(error), as_json=_wants_json(args))
+        if isinstance(error, OSError):
+            # It may be stdout that failed; what is buffered for it would fail once more at exit.
+            discard_output()
+        return code
 
 
 def _wants_json(args: Sequence[str]) -> bool:
@@ -72,7 +76,7 @@ def _report(failure: Failure, *, as_json: bool) -> int:
     if as_json:
         try:
             write_json(failure.as_json())
-        except OutputClosedError:
+        except (OutputClosedError, OSError):
             discard_output()
     return failure.exit
 

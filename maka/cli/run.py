@@ -97,10 +97,14 @@ def perform(config: "Config", profile: str, options: RunOptions, real_cwd: str, 
     """Open the host, send the message, follow its run, and close the host again."""
     from maka.app import open_host
     from maka.cli.interrupts import Interrupts
+    from maka.cli.output import note
+    from maka.cli.words import counted
 
     with Interrupts() as interrupts, open_host(config) as host:
         if interrupts.source is not None:
             return interrupts.exit_code()
+        if host.recovered_runs and not options.quiet:
+            note(f"maka: ended {counted(host.recovered_runs, 'run')} that an earlier owner of the store left open")
         target = _target(host, options, real_cwd)
         interrupts.arm(lambda source: host.manager.stop(target.session_id, source))
         return _follow(host, config, profile, options, target, text, interrupts)

@@ -22,11 +22,12 @@ class Expansion(Shape, frozen=True, kw_only=True):
 
 
 class BoundaryRequest(Shape, frozen=True, kw_only=True):
-    """The model asks for a wider boundary; the fact's event id names the wait."""
+    """The model asks for a wider boundary; the fact's event id names the wait. `active_ms` as in ModelRequest."""
 
     call_id: CallId
     expansion: Expansion
     justification: str
+    active_ms: int = 0
 
 
 class BoundaryDecision(Shape, frozen=True, kw_only=True):
@@ -69,10 +70,11 @@ class Question(Shape, frozen=True, kw_only=True):
 
 
 class UserQuestionRequest(Shape, frozen=True, kw_only=True):
-    """The model asks the person; the fact's event id names the wait."""
+    """The model asks the person; the fact's event id names the wait. `active_ms` as in ModelRequest."""
 
     call_id: CallId
     questions: tuple[Question, ...]
+    active_ms: int = 0
 
 
 class UserQuestionAnswer(Shape, frozen=True, kw_only=True):
@@ -87,7 +89,8 @@ class ModelRequest(Shape, frozen=True, kw_only=True):
     """One request to a model, recorded before it is sent. The body isn't stored; its SHA-256 is.
 
     `history_seq` is the last seq of this run that the body includes, `history_position` (in the opening) bounds
-    earlier runs. `window_level` holds for everything through `window_position` and never goes back.
+    earlier runs. `window_level` holds for everything through `window_position` and never goes back. `active_ms` is
+    how long the run has been active so far, parked time not counted.
     """
 
     step: int

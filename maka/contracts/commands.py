@@ -1,10 +1,12 @@
 """What clients ask for and what they are answered. Commands are imperative; a command id makes a retry harmless."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import Refusal
-from maka.contracts.ids import CallId, CommandId, MessageId, RunId, SessionId, TurnId
+from maka.contracts.ids import CallId, CommandId, EventId, MessageId, RunId, SessionId, TurnId
 
 
 class CreateSession(Struct, frozen=True, kw_only=True):
@@ -42,6 +44,10 @@ class MessageAccepted(Struct, frozen=True, kw_only=True, tag_field="type", tag="
     message_id: MessageId | None = None
 
 
+HOST_SHUTDOWN = "host.shutdown"
+"""The source of the host's own stops: never a person's, and it leaves parked runs parked."""
+
+
 class Stop(Struct, frozen=True, kw_only=True):
     """End the session's run, whatever it is doing. `source` says which button or client."""
 
@@ -69,4 +75,23 @@ class StopReceipt(Struct, frozen=True, kw_only=True, tag_field="type", tag="stop
     position: int | None = None
 
 
-Reply = SessionCreated | MessageAccepted | StopReceipt | Refusal
+class Answer(Struct, frozen=True, kw_only=True):
+    """Answer a wait: a decision on a boundary, or the answers to questions, in their order. First answer wins."""
+
+    session_id: SessionId
+    request_id: EventId
+    client: str | None = None
+    decision: Literal["allow", "deny"] | None = None
+    answers: tuple[str | None, ...] | None = None
+
+
+class AnswerTaken(Struct, frozen=True, kw_only=True, tag_field="type", tag="answer_taken", rename="camel"):
+    """The answer is durable and the run goes on."""
+
+    session_id: SessionId
+    run_id: RunId
+    request_id: EventId
+    position: int
+
+
+Reply = SessionCreated | MessageAccepted | StopReceipt | AnswerTaken | Refusal

@@ -35,6 +35,7 @@ class RefusalCode(StrEnum):
     NOT_READY = "not_ready"
     SHUTTING_DOWN = "shutting_down"
     NOT_RUNNING = "not_running"
+    WAIT_CLOSED = "wait_closed"
     INTERNAL = "internal"
 
 

@@ -5,11 +5,11 @@ effect happens before its fact is durable: the tool hands the fact to `listener.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from maka.contracts.actions import FileSeen, ProcessIdentity, RecoveryMode
+from maka.contracts.actions import BoundaryRequest, FileSeen, ProcessIdentity, RecoveryMode, UserQuestionRequest
 from maka.contracts.content import Outcome
 from maka.contracts.ids import CallId, SessionId
 from maka.contracts.model_ports import ToolSpec
@@ -98,6 +98,15 @@ class Tool(Protocol):
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Begin, and return a function that cancels: thread-safe, idempotent, `ended` still comes."""
+        ...
+
+
+@runtime_checkable
+class AskingTool(Protocol):
+    """A tool whose answer comes from a person: it isn't dispatched, its request parks the run."""
+
+    def request(self, call: ToolCall, active_ms: int) -> BoundaryRequest | UserQuestionRequest:
+        """Return the request fact; pure. The call's arguments passed the gate."""
         ...
 
 

@@ -83,8 +83,9 @@ class LmdbReader:
         self, invocation_id: InvocationId, after_seq: int = 0, limit: int = READ_POSITIONS_MAX
     ) -> list[Committed]:
         key = _id(invocation_id)
-        if key is None or after_seq < 0:
+        if key is None:
             return []
+        after_seq = max(after_seq, 0)
         rows: list[tuple[bytes, bytes]] = []
         with snapshot_of(self.environment) as snapshot, snapshot.cursor(self.databases.events) as cursor:
             found = cursor.set_range(event_key(key, after_seq + 1))
@@ -100,11 +101,11 @@ class LmdbReader:
         self, session_id: SessionId, after_position: int = 0, limit: int = READ_POSITIONS_MAX
     ) -> list[Committed]:
         key = _id(session_id)
-        if key is None or after_position < 0:
+        if key is None:
             return []
         rows: list[tuple[int, bytes, bytes | None]] = []
         with snapshot_of(self.environment) as snapshot, snapshot.cursor(self.databases.by_session) as cursor:
-            found = cursor.set_range(session_key(key, after_position + 1))
+            found = cursor.set_range(session_key(key, max(after_position, 0) + 1))
             while found and len(rows) < limit:
                 row = cursor.key()
                 if row[:16] != key:
@@ -122,7 +123,8 @@ class LmdbReader:
         rows: list[tuple[int, bytes, bytes | None]] = []
         with snapshot_of(self.environment) as snapshot:
             head = unpack_head(snapshot.get(HEAD, db=self.databases.meta)).position
-            for position in range(max(after_position, 0) + 1, min(head, after_position + limit) + 1):
+            first = max(after_position, 0) + 1
+            for position in range(first, min(head + 1, first + limit)):
                 rows.append(self._row_at(snapshot, number(position)))
         return [self._fact_at(row, None) for row in rows]
 

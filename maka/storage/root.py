@@ -19,7 +19,7 @@ from maka.contracts.limits import FREE_BYTES_MIN
 LEDGER_DIR, BLOBS_DIR, TEMP_DIR = "ledger", "blobs", "tmp"
 DATA_FILE = "data.mdb"
 LOCK_FILE, PID_FILE = "lock", "pid"
-_OURS = frozenset({LEDGER_DIR, BLOBS_DIR, LOCK_FILE, PID_FILE, "logs"})
+_OURS = frozenset({LEDGER_DIR, BLOBS_DIR, LOCK_FILE, PID_FILE, "maka.log"})
 """What a root may hold before its first store exists, after a start that was cut short."""
 
 

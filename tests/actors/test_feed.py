@@ -79,6 +79,9 @@ class Slow:
         self.events += events
         return self.asked < 3
 
+    def lost(self) -> None:
+        return
+
 
 def test_h66_a_reader_that_does_not_keep_up_is_dropped_and_others_go_on() -> None:
     case = Case(lambda _: Said(text=("a", "b", "c", "d")))

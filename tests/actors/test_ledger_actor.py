@@ -13,6 +13,7 @@ from maka.contracts.events import Author, Role, RuntimeEvent
 from maka.contracts.ids import EventId, InvocationId, SessionId
 from maka.contracts.limits import BATCH_EVENTS_MAX
 from maka.contracts.ports import Append, Appended, Group
+from maka.storage.memory import MemoryBlobs
 from tests.sim.host import QUIET, FaultyLedger, LedgerFullError, fail_commit
 from tests.sim.world import World
 
@@ -42,7 +43,9 @@ class Bench:
         self.store = FaultyLedger()
         self.fatal: list[str] = []
         world = self.world
-        self.address = world.spawn(LedgerActor, QUIET, None, self.store, world, world, world.next_id, self.fatal.append)
+        self.address = world.spawn(
+            LedgerActor, QUIET, None, self.store, MemoryBlobs(), world, world, world.next_id, self.fatal.append
+        )
         self.writer: Any = Heard(self.store)
 
     def session(self, tag: int) -> AppendFacts:

@@ -136,6 +136,7 @@ class FakeHost:
         self.reader = reader
         self.manager = manager
         self.closed = 0
+        self.recovered_runs = 0
         self.failed = threading.Event()
 
     def __enter__(self) -> Self:

@@ -36,6 +36,7 @@ from maka.contracts.errors import (
         (LedgerDamagedError("bad", session_id="s", position=3), "damage", ExitCode.DAMAGE),
         (FoldError("bad"), "damage", ExitCode.DAMAGE),
         (click.UsageError("no such option"), "usage", ExitCode.NOT_READY),
+        (OSError(28, "No space left on device"), "system", ExitCode.FAILED),
         (ZeroDivisionError("division\nby zero"), "internal", ExitCode.FAILED),
     ],
 )

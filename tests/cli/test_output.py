@@ -48,3 +48,15 @@ def test_a_reader_that_left_ends_a_command_quietly() -> None:
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_full_disk_behind_stdout_is_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "maka", "models", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, b"maka: No space left on device\n")

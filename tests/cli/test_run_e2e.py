@@ -1,7 +1,10 @@
 """`maka run` for real: process, socket, actors, ledger. Only the model's words are scripted."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +14,13 @@ from maka.edges.scripted_model import Call, Fault, Gate, Script, ScriptedModel, 
 from tests.cli.real import Done, Machine, finished
 
 Serve = Callable[[Script], ScriptedModel]
+ON_A_TERMINAL = """
+import fcntl, termios
+from maka.cli import main
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+main()
+"""
+"""Makes stdin the controlling terminal, as a login does, so that its end is a hang-up."""
 KEY = "sk-very-secret-0123456789abcdef"
 
 
@@ -91,6 +101,19 @@ def test_h74_key_in_logs(machine: Machine, serve: Serve) -> None:
     assert not [path for path in kept if KEY.encode() in path.read_bytes()]
     assert KEY not in done.err
     assert KEY not in machine.maka("show", "@last").out
+
+
+def test_h73_provider_key_visible_to_tools(machine: Machine, serve: Serve) -> None:
+    model = serve(by_step([Turn(calls=(Call(name="Bash", args={"command": "env | sort"}),)), Turn(text="Done.")]))
+    done = machine.run(model, "--json", "look around", OPENAI_API_KEY=KEY, MAKA_LOG="debug")
+    assert done.code == 0, done
+    assert model.requests[0].http.headers["authorization"] == f"Bearer {KEY}"
+    (result,) = [line["result"] for line in done.lines if line["type"] == "tool_result"]
+    assert "PATH=" in result
+    assert "OPENAI" not in result
+    assert "MAKA_" not in result
+    assert KEY not in done.out
+    assert not [path for path in machine.state.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 
 
 def test_a_model_name_that_the_server_refuses(machine: Machine, serve: Serve) -> None:
@@ -201,6 +224,7 @@ def test_kill_and_continue_just_works(machine: Machine, serve: Serve, held: Held
     assert machine.maka("sessions", "--json").record["status"] == "running"
     again = machine.run(serve(by_step([Turn(text="two.")])), "--continue", "go on")
     assert (again.code, again.out) == (0, "two.\n"), again
+    assert "ended 1 run that an earlier owner" in again.err
     turns = machine.maka("show", "@last", "--json").record["turns"]
     assert [(turn["status"], turn.get("failureClass")) for turn in turns] == [
         ("failed", "app_restarted"),
@@ -231,6 +255,35 @@ def test_a_reader_that_leaves_ends_the_run_quietly(machine: Machine, held: Held)
     assert "Traceback" not in err
     assert "Exception ignored" not in err
     assert machine.maka("verify").code == 0
+
+
+def test_a_terminal_that_goes_away_ends_the_run(machine: Machine, serve: Serve) -> None:
+    """The timeline on a terminal of its own; closing the other side is what an ended connection does."""
+    gate = Gate()
+    model = serve(by_step([Turn(text="The answer is forty-", gate=gate)]))
+    ours, theirs = os.openpty()
+    args = ("run", "--base-url", model.base_url, "--model", model.model, "ask")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", ON_A_TERMINAL, *args],
+        cwd=machine.workspace,
+        env={**machine.env, "TERM": "xterm-256color"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    while b"forty-" not in shown:
+        shown += os.read(ours, 4_096)
+    assert b"\x1b[1m\xe2\x80\xba ask\x1b[0m" in shown
+    os.close(ours)
+    code = process.wait(60)
+    gate.open()
+    assert code == 6
+    (turn,) = machine.maka("show", "@last", "--json").record["turns"]
+    assert turn["status"] == "aborted"
+    assert turn["abortSource"] in ("cli.terminated", "cli.output_closed")
 
 
 def test_piped_text_is_part_of_the_prompt(machine: Machine, serve: Serve) -> None:

@@ -4,14 +4,14 @@ The store survives a crash: `crash` drops all actors and keeps the committed byt
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
 from actors.address import Address
 from actors.kernel import KernelActor
 from actors.ledger import LedgerActor
-from actors.messages import CreateSession, Recover, SendMessage, StopSession, ToKernel
+from actors.messages import AnswerWait, CreateSession, Recover, SendMessage, StopSession, ToKernel
 from actors.messages_ledger import Follow, Subscribe, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.wiring import Ports
@@ -20,10 +20,11 @@ from maka.contracts.commands import SessionCreated
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import LedgerFailedError, LedgerFullError, Refusal, RefusalCode, RefusedError
 from maka.contracts.events import Committed
-from maka.contracts.ids import CommandId, SessionId
+from maka.contracts.ids import CommandId, EventId, SessionId
 from maka.contracts.model_ports import ChatRequest, Provider
 from maka.contracts.ports import Append, AppendResult, PutPartial
 from maka.storage.memory import MemoryBlobs, MemoryLedger
+from projections import session_index
 from tests.sim.outside import (
     Said,
     SimCatalog,
@@ -109,7 +110,7 @@ class SimHost:
         )
         fatal = self.fatal.append
         self.ledger: Address[ToLedger] = world.spawn(
-            LedgerActor, QUIET, None, store, world, world, world.next_id, fatal
+            LedgerActor, QUIET, None, store, self.blobs, world, world, world.next_id, fatal
         )
         self.feed: Address[ToFeed] = world.spawn(ProjectionActor, QUIET, None, store)
         self.ledger.tell(Follow(to=self.feed))
@@ -164,6 +165,23 @@ class SimHost:
     def stop(self, session_id: SessionId, source: str = "test.button") -> SimReply:
         reply = SimReply()
         self.kernel.tell(StopSession(command=commands.Stop(session_id=session_id, source=source), reply=reply))
+        return reply
+
+    def waits(self, session_id: SessionId) -> tuple[EventId, ...]:
+        """Return what the session waits for, by its header."""
+        data = self.store.header_of(session_id)
+        return () if data is None else session_index.decode(data).waiting
+
+    def answer(self, session_id: SessionId, request_id: str, *answers: str) -> SimReply:
+        reply = SimReply()
+        command = commands.Answer(session_id=session_id, request_id=EventId(request_id), answers=answers or ("yes",))
+        self.kernel.tell(AnswerWait(command=command, reply=reply))
+        return reply
+
+    def decide(self, session_id: SessionId, request_id: str, decision: Literal["allow", "deny"]) -> SimReply:
+        reply = SimReply()
+        command = commands.Answer(session_id=session_id, request_id=EventId(request_id), decision=decision)
+        self.kernel.tell(AnswerWait(command=command, reply=reply))
         return reply
 
     def follow(self, session_id: SessionId, after_position: int = 0) -> SimSink:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from maka.contracts.actions import FileSeen, ProcessIdentity, RecoveryMode
+from maka.contracts.actions import FileSeen, ProcessIdentity, Question, RecoveryMode, UserQuestionRequest
 from maka.contracts.codec import hash_hex
 from maka.contracts.content import BlobRef, Outcome
 from maka.contracts.events import Committed
@@ -223,12 +223,21 @@ class _Running:
             self._listener.ended(ToolResult(outcome=outcome, text=text, seen=seen, whole=b"whole " + text.encode()))
 
 
+class SimAsking(SimTool):
+    """A call that a person answers."""
+
+    def request(self, call: ToolCall, active_ms: int) -> UserQuestionRequest:
+        questions = (Question(question=str(call.args["path"])),)
+        return UserQuestionRequest(call_id=call.call_id, questions=questions, active_ms=active_ms)
+
+
 TOOL_NAMES = ("Quick", "File", "Process", "Hang", "Deaf")
 
 
 class SimCatalog:
     def __init__(self, world: World, facts: Facts) -> None:
         self.tools = {name: SimTool(name, world, facts) for name in (*TOOL_NAMES, "Raise")}
+        self.tools["Ask"] = SimAsking("Ask", world, facts)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self.tools.values())
@@ -286,6 +295,9 @@ class SimSink:
                 self.last_position = event.position
             self.events.append(event)
         return True
+
+    def lost(self) -> None:
+        return
 
 
 class SimReply:

@@ -15,7 +15,7 @@ from tests.sim.checkers import Checker
 from tests.sim.host import SimHost
 from tests.sim.outside import TOOL_NAMES, BrokenLaw, Said, SimReply
 
-ACTIONS = ("send", "send", "stop", "follow", "create")
+ACTIONS = ("send", "send", "stop", "follow", "create", "answer", "answer")
 FAULTS = ("crash", "full", "kill_run", "kill_backend", "kill_tool", "kill_session")
 VICTIMS = {
     "kill_run": "RunActor",
@@ -33,7 +33,7 @@ class Swarm:
         self.random = random.Random(seed)
         draw = self.random
         self.faults = [fault for fault in FAULTS if draw.random() < 0.4]
-        self.tools = [name for name in TOOL_NAMES if draw.random() < 0.7] or ["Quick"]
+        self.tools = [name for name in (*TOOL_NAMES, "Ask") if draw.random() < 0.7] or ["Quick"]
         self.calls_max = draw.choice((1, 3, 6))
         self.error_share = draw.choice((0.0, 0.1, 0.4))
         self.host = SimHost(seed, self.answer, window=draw.choice((None, 400, 4_000)))
@@ -115,6 +115,10 @@ class Swarm:
                 )
             case "stop":
                 self.replies.append((action, host.stop(session_id)))
+            case "answer":
+                waits = host.waits(session_id)
+                if waits:
+                    self.replies.append((action, host.answer(session_id, draw.choice(waits))))
             case "follow":
                 host.follow(session_id, draw.choice((0, host.store.head().position)))
             case _:

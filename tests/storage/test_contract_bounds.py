@@ -140,6 +140,17 @@ def test_live_background_processes_are_open_work_and_bounded(bench: Bench) -> No
     assert store.open_work() == []
 
 
+def test_a_control_stream_is_open_work_from_its_first_waiting_message(bench: Bench) -> None:
+    facts = Facts()
+    first, second = facts.queued(), facts.queued()
+    bench.store.commit(
+        [facts.opened(), append((1, [first])), append((2, [second])), append((3, [facts.retracted(first)]))]
+    )
+    assert bench.restart().open_work() == [OpenWork(facts.session, facts.control_id, None, 2)]
+    one(bench.store, append((4, [facts.retracted(second)])))
+    assert bench.store.open_work() == []
+
+
 def test_open_work_is_each_run_without_a_terminal(bench: Bench) -> None:
     facts = begun(bench.store)
     first = OpenWork(facts.session, facts.invocation, facts.run_id, 2)

@@ -1,5 +1,6 @@
 """Who owns a state root, and who may look into it."""
 
+import fcntl
 import os
 import socket
 import stat
@@ -87,6 +88,28 @@ def test_the_lock_dies_with_its_process(tmp_path: Path) -> None:
     assert ended.returncode == -9
     assert (tmp_path / "pid").exists()
     acquire_root(tmp_path).close()
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last owner's clean-up may fall between our opening of the lock file and our lock."""
+    lock, flock = tmp_path / "lock", fcntl.flock
+    tries: list[int] = []
+
+    def after_it_was_replaced(descriptor: int, operation: int) -> None:
+        tries.append(descriptor)
+        if len(tries) == 1:
+            lock.unlink()
+            lock.touch(0o600)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", after_it_was_replaced)
+    held = acquire_root(tmp_path)
+    assert len(tries) == 2
+    with pytest.raises(StoreHeldError):
+        acquire_root(tmp_path)
+    held.close()
 
 
 def test_a_folder_that_is_not_ours_is_not_touched(tmp_path: Path) -> None:

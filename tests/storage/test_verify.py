@@ -124,6 +124,15 @@ def test_a_changed_chain_or_place_is_found_where_it_is(disk: DiskBench) -> None:
     assert places(check(disk)) == [(a.session, 4, None), (a.session, 5, None)]
 
 
+def test_a_head_that_is_not_the_chains_end_is_found(disk: DiskBench) -> None:
+    filled(disk)
+    head = disk.store.head()
+    put(disk, "meta", HEAD, pack_head(LedgerHead(head.position, bytes(32))))
+    assert places(check(disk)) == [(None, head.position, None)]
+    put(disk, "meta", HEAD, pack_head(LedgerHead(head.position - 1, head.hash)))
+    assert (None, head.position - 1, None) in places(check(disk))
+
+
 def test_a_dropped_record_is_found(disk: DiskBench) -> None:
     a, _ = filled(disk)
     put(disk, "events", record_key(disk, 4), None)
@@ -294,3 +303,11 @@ def test_garbage_beside_the_events_is_a_ledger_error_and_nothing_worse(
     disk.close()
     rebuild(disk.root)
     assert verify(disk.restart().reader).ok
+
+
+def test_a_command_that_caused_two_appends_is_found() -> None:
+    facts, replay = Facts(), Replay()
+    first, between, second = facts.control(), facts.control(), facts.control()
+    events = [facts.session_opened(), *caused([first], "c", "h"), between, *caused([second], "c", "h")]
+    found = [replay.take(Committed(position=n, seq=n, event=event), 1) for n, event in enumerate(events, 1)]
+    assert found[:3] == [None] * 3 and found[3] == "command c caused more than one append"

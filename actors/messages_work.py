@@ -1,0 +1,80 @@
+"""The work side of the conversation: what BackendActor and ToolActor are told, by their run and by the outside."""
+
+from collections.abc import Callable
+
+from actors.messages_ledger import Message
+from maka.contracts.model_ports import DeltaBatch, ProviderError, StepResult
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolFact, ToolResult
+
+# -- to BackendActor ----------------------------------------------------------------------------------------------
+
+
+class Begin(Message, frozen=True):
+    """Send this body. `tries` counts the requests of this step so far, this one included."""
+
+    generation: int
+    body: bytes
+    tries: int
+
+
+class Cancel(Message, frozen=True):
+    """Sticky: everything of this generation and older is cancelled, also what arrives later."""
+
+    generation: int
+
+
+class Ack(Message, frozen=True):
+    generation: int
+
+
+class StreamBatch(Message, frozen=True):
+    generation: int
+    batch: DeltaBatch
+
+
+class StreamFinished(Message, frozen=True):
+    generation: int
+    result: StepResult
+
+
+class StreamFailed(Message, frozen=True):
+    generation: int
+    error: ProviderError
+    observed: bool
+
+
+# -- to ToolActor -------------------------------------------------------------------------------------------------
+
+
+class Dispatch(Message, frozen=True):
+    """The dispatch is durable: run the call."""
+
+    call: ToolCall
+    env: ToolEnv
+
+
+class CancelTool(Message, frozen=True):
+    """Sticky; answered with ToolEnded, as everything is."""
+
+
+class Grant(Message, frozen=True):
+    token: int
+    granted: bool
+
+
+class OutputSeen(Message, frozen=True):
+    stream: str
+    text: str
+
+
+class CommitWanted(Message, frozen=True):
+    fact: ToolFact
+    then: Callable[[bool], None]
+
+
+class ResultSeen(Message, frozen=True):
+    result: ToolResult
+
+
+ToBackend = Begin | Cancel | Ack | StreamBatch | StreamFinished | StreamFailed
+ToTool = Dispatch | CancelTool | Grant | OutputSeen | CommitWanted | ResultSeen

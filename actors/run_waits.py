@@ -1,0 +1,82 @@
+"""PURE: calls that a person answers. The request, the answer, and parking while nothing else is missing.
+
+An answer is one append: the decision, which closes the wait, the call's response, and the next request if no call is
+left open. The first answer that is handled wins; every other one is refused and changes nothing.
+"""
+
+from actors import mapper
+from actors.run_ending import append
+from actors.run_tools import next_request
+from actors.run_types import AnswerStops, Deciding, LetGo, Purpose, Reply, Work
+from actors.session_protocol import wait_closed
+from actors.verdicts import ToolAnswer
+from maka.contracts import commands
+from maka.contracts.actions import Actions, BoundaryDecision, StateDelta, UserQuestionAnswer
+from maka.contracts.content import Outcome
+from maka.contracts.errors import Refusal, RefusalCode
+from maka.contracts.events import RuntimeEvent
+
+
+def is_parked(d: Deciding) -> bool:
+    """Say whether nothing but a person's answers is missing."""
+    state = d.state
+    if state.claim is not None or state.ended or state.in_flight is not None or not state.work:
+        return False
+    return all(work.wait_id is not None for work in state.work)
+
+
+def park_if_idle(d: Deciding) -> None:
+    """Offer to let the run's actors go: its waits are durable, and an answer revives it."""
+    if is_parked(d):
+        d.do(LetGo())
+
+
+def stay_parked(d: Deciding) -> None:
+    """Answer the host's own stop: a parked run outlives it."""
+    receipt = commands.StopReceipt(session_id=d.who.session_id, run_id=d.who.run_id, was="waiting for a person")
+    d.do(AnswerStops(receipt), LetGo())
+
+
+def answer(d: Deciding, command: commands.Answer, reply: object) -> None:
+    """Take an answer, if its wait is still open."""
+    work = next((each for each in d.state.work if each.wait_id == command.request_id), None)
+    if work is None or d.state.claim is not None:
+        d.do(Reply(reply, wait_closed()))
+        return
+    fact = _answer_fact(d, command)
+    if fact is None:
+        words = "a boundary request takes allow or deny, a question takes answers; send the one that was asked for"
+        d.do(Reply(reply, Refusal(code=RefusalCode.INVALID_INPUT, message=words)))
+        return
+    told = ToolAnswer(outcome=Outcome.OK, text=_words(command))
+    response = mapper.response(d.who, d.at(), call_id=work.call_id, name=work.name, step=work.step, answer=told)
+    facts = [fact, response]
+    others = tuple(each for each in d.state.work if each is not work)
+    request = None if others else next_request(d, facts)
+    taken = commands.AnswerTaken(
+        session_id=d.who.session_id, run_id=d.who.run_id, request_id=command.request_id, position=0
+    )
+    answered = Work(call_id=work.call_id, name=work.name, step=work.step, args=work.args, answer=told)
+    append(d, Purpose.ANSWER, tuple(facts), work=(answered,), request=request, reply=(reply, taken))
+
+
+def _answer_fact(d: Deciding, command: commands.Answer) -> RuntimeEvent | None:
+    """Return the decision's fact; None where the answer isn't of the kind that was asked for."""
+    asked = d.state.asked.get(command.request_id)
+    if asked == "boundary" and command.decision is not None:
+        revision = 0 if command.decision == "deny" else 1
+        decision = BoundaryDecision(
+            request_id=command.request_id, decision=command.decision, revision=revision, client=command.client
+        )
+        return mapper.decision(d.who, d.at(), Actions(state_delta=StateDelta(boundary_decision=decision)))
+    if asked == "question" and command.answers is not None:
+        given = UserQuestionAnswer(request_id=command.request_id, answers=command.answers, client=command.client)
+        return mapper.decision(d.who, d.at(), Actions(user_question_answer=given))
+    return None
+
+
+def _words(command: commands.Answer) -> str:
+    """Return what the model is told."""
+    if command.decision is not None:
+        return "The person allowed it." if command.decision == "allow" else "The person denied it."
+    return "\n".join(f"Answer {number}: {each or '(none)'}" for number, each in enumerate(command.answers or (), 1))
