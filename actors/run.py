@@ -117,11 +117,18 @@ class RunActor(MakaActor[ToRun]):
             self._backend.stop()
         for tool in self._tools.values():
             tool.tell(CancelTool())
-        self._answer_stops(
-            Refusal(
-                code=RefusalCode.INTERNAL, message="the run's actor ended; look at the session to learn its outcome"
-            )
-        )
+        self._answer_all("the run's actor ended; look at the session to learn its outcome")
+
+    def _answer_all(self, words: str) -> None:
+        """Answer every command that this actor holds: whoever drops a command answers it."""
+        refusal = Refusal(code=RefusalCode.INTERNAL, message=words)
+        self._answer_stops(refusal)
+        waiting = [message.reply for message in self._stash if isinstance(message, AnswerRun)]
+        flight = self._state.in_flight
+        if flight is not None and flight.reply is not None:
+            waiting.append(cast("ReplyTo[Replied]", flight.reply[0]))
+        for reply in waiting:
+            reply.set(refusal)
 
     def _due(self, kind: str, token: int) -> None:
         self.address.tell(Due(kind=kind, token=token))
