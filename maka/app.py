@@ -21,7 +21,7 @@ from actors.address import Address, OneShot
 from actors.base import Log, MakaActor
 from actors.kernel import KernelActor
 from actors.ledger import LedgerActor
-from actors.messages import Recover, Shutdown, ToKernel
+from actors.messages import LedgerDied, Recover, Shutdown, ToKernel
 from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.wiring import Ports
@@ -48,6 +48,8 @@ from maka.tools.leftovers import TempFiles
 from maka.tools.registry import builtin_tools
 
 ACTOR_STOP_TIMEOUT_S = 5.0
+FAILED_POLL_S = 0.25
+FAILED = "the ledger failed; start again to see what is durable"
 
 
 class Providers:
@@ -88,6 +90,23 @@ class Secrets:
         return self._redact(text)
 
 
+class Failing:
+    """Hears that the ledger can't go on, and sees to it that nothing else does. Any thread may call it."""
+
+    def __init__(self, log: Log) -> None:
+        self.failed = Event()
+        self.kernel: Address[ToKernel] | None = None
+        self._log = log
+
+    def __call__(self, reason: str) -> None:
+        if self.failed.is_set():  # a failed commit is heard of once more as the end of its actor
+            return
+        self.failed.set()
+        self._log.error("ledger_failed", error_kind=reason)
+        if self.kernel is not None:
+            self.kernel.tell(LedgerDied(reason=reason))
+
+
 @dataclass(frozen=True)
 class Host:
     """A running Maka over one state root. `failed` is set when the ledger failed and the process must leave."""
@@ -105,7 +124,7 @@ class Host:
         """
         self._closing.close()
         if self.failed.is_set():
-            raise LedgerFailedError("the ledger failed at a commit; start again to see what is durable")
+            raise LedgerFailedError(FAILED)
 
     def __enter__(self) -> Self:
         return self
@@ -138,17 +157,20 @@ def open_host(config: Config) -> Host:
         stack.callback(io.close)
         timers = ThreadTimers.start()
         stack.callback(timers.close)
-        failed = Event()
+        failing = Failing(log)
         blobs = FileBlobs(config.state_root)
-        ledger = _start_ledger(stack, log, store, blobs, timers, failed)
+        ledger = _start_ledger(stack, log, store, blobs, timers, failing)
         ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
         feed: Address[ToFeed] = _start(stack, ProjectionActor, log, None, store)
         ledger.tell(Follow(to=feed))
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, None, ledger, feed)
-        recovered = _recover(kernel)
-        stack.callback(_shut_down, kernel, failed, log)
-        manager = SessionManager(kernel, feed, ports.ids, failed=failed.is_set)
-        return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
+        failing.kernel = kernel
+        recovered = _recover(kernel, failing.failed)
+        stack.callback(_shut_down, kernel, failing.failed, log)
+        manager = SessionManager(kernel, feed, ports.ids, failed=failing.failed.is_set)
+        return Host(
+            manager=manager, reader=store, recovered_runs=recovered, failed=failing.failed, _closing=stack.pop_all()
+        )
 
 
 def open_reader(config: Config) -> LmdbReader:
@@ -199,13 +221,9 @@ def _ports(
 
 
 def _start_ledger(
-    stack: ExitStack, log: Log, store: LmdbLedger, blobs: FileBlobs, timers: ThreadTimers, failed: Event
+    stack: ExitStack, log: Log, store: LmdbLedger, blobs: FileBlobs, timers: ThreadTimers, failing: Failing
 ) -> Address[ToLedger]:
-    def fatal(reason: str) -> None:
-        log.error("ledger_failed", error_kind=reason)
-        failed.set()
-
-    return _start(stack, LedgerActor, log, None, store, blobs, SystemClock(), timers, UuidSource(), fatal)
+    return _start(stack, LedgerActor, log, failing, store, blobs, SystemClock(), timers, UuidSource(), failing)
 
 
 def _start(stack: ExitStack, actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
@@ -222,10 +240,14 @@ def _start(stack: ExitStack, actor: type[MakaActor[Any]], *args: Any) -> Address
     return Address(ref)
 
 
-def _recover(kernel: Address[ToKernel]) -> int:
+def _recover(kernel: Address[ToKernel], failed: Event) -> int:
     reply: OneShot[int] = OneShot()
     kernel.tell(Recover(reply=reply))
-    recovered = reply.wait(RECOVERY_TIMEOUT_S)
+    waited_s = 0.0
+    while (recovered := reply.wait(FAILED_POLL_S)) is None and waited_s < RECOVERY_TIMEOUT_S:
+        waited_s += FAILED_POLL_S
+        if failed.is_set():
+            raise LedgerFailedError(FAILED)
     if recovered is None:
         words = "recovery did not end; look at maka.log in the state root"
         raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))
