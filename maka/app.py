@@ -21,13 +21,13 @@ from actors.address import Address, OneShot
 from actors.base import Log, MakaActor
 from actors.kernel import KernelActor
 from actors.ledger import LedgerActor
-from actors.messages import Recover, Shutdown, ToKernel
+from actors.messages import LedgerDied, Recover, Shutdown, Sweep, ToKernel
 from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.wiring import Ports
 from maka.config import Config, read_key
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
-from maka.contracts.limits import RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
+from maka.contracts.limits import FEED_RESTARTS_MAX, RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, SWEEP_EVERY_S
 from maka.contracts.model_ports import ModelProfile, Provider
 from maka.contracts.ports import LedgerReader
 from maka.edges.clock import SystemClock
@@ -138,12 +138,23 @@ def open_host(config: Config) -> Host:
         failed = Event()
         store = LmdbLedger.open(config.state_root)
         blobs = FileBlobs(config.state_root)
-        ledger = _start_ledger(stack, log, store, blobs, timers, failed)
+        over: list[Address[ToKernel]] = []
+
+        def fatal(reason: str) -> None:
+            log.error("ledger_failed", error_kind=reason)
+            failed.set()
+            for kernel in over:
+                kernel.tell(LedgerDied(reason=reason))
+
+        clock, ids = SystemClock(), UuidSource()
+        ledger: Address[ToLedger] = _start(stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal)
         ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
-        feed: Address[ToFeed] = _start(stack, ProjectionActor, log, None, store)
+        feed = _start_feed(stack, log, store)
         ledger.tell(Follow(to=feed))
-        kernel: Address[ToKernel] = _start(stack, KernelActor, ports, None, ledger, feed)
+        kernel: Address[ToKernel] = _start(stack, KernelActor, ports, fatal, ledger, feed)
+        over.append(kernel)
         recovered = _recover(kernel)
+        _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log)
         manager = SessionManager(kernel, feed, ports.ids)
         return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
@@ -196,28 +207,45 @@ def _ports(
     )
 
 
-def _start_ledger(
-    stack: ExitStack, log: Log, store: LmdbLedger, blobs: FileBlobs, timers: ThreadTimers, failed: Event
-) -> Address[ToLedger]:
-    def fatal(reason: str) -> None:
-        log.error("ledger_failed", error_kind=reason)
-        failed.set()
+def _start_feed(stack: ExitStack, log: Log, store: LmdbLedger) -> Address[ToFeed]:
+    """Start the feed, with a successor for each one that crashes: its readers come again, and no run notices."""
+    refs: list[pykka.ActorRef[ProjectionActor]] = []
 
-    return _start(stack, LedgerActor, log, None, store, blobs, SystemClock(), timers, UuidSource(), fatal)
+    def died(reason: str) -> None:
+        if len(refs) > FEED_RESTARTS_MAX:
+            log.error("feed_given_up", error_kind=reason)
+            return
+        refs.append(ProjectionActor.start(log, died, store))
+        feed.move_to(Address(refs[-1]))
+
+    refs.append(ProjectionActor.start(log, died, store))
+    feed: Address[ToFeed] = Address(refs[-1])
+    stack.callback(lambda: _stop(refs[-1]))
+    return feed
+
+
+def _sweep(timers: ThreadTimers, kernel: Address[ToKernel]) -> None:
+    """Let the kernel look for silent deaths, for as long as it lives."""
+
+    def tick() -> None:
+        if kernel.tell(Sweep()):
+            timers.after(SWEEP_EVERY_S, tick)
+
+    timers.after(SWEEP_EVERY_S, tick)
 
 
 def _start(stack: ExitStack, actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
     """Start an actor whose stop, bounded in time, is part of closing."""
     ref = actor.start(*args)
-
-    def stop() -> None:
-        try:
-            ref.stop(block=True, timeout=ACTOR_STOP_TIMEOUT_S)
-        except (pykka.ActorDeadError, pykka.Timeout):
-            return
-
-    stack.callback(stop)
+    stack.callback(_stop, ref)
     return Address(ref)
+
+
+def _stop(ref: pykka.ActorRef[Any]) -> None:
+    try:
+        ref.stop(block=True, timeout=ACTOR_STOP_TIMEOUT_S)
+    except (pykka.ActorDeadError, pykka.Timeout):
+        return
 
 
 def _recover(kernel: Address[ToKernel]) -> int:
