@@ -31,7 +31,7 @@ from actors.messages import (
 )
 from actors.messages_ledger import AppendDone, AppendFacts, PutPartialText, Show, ToFeed, ToLedger
 from actors.messages_work import Ack, Begin, Cancel, CancelTool, Dispatch, Grant, ToBackend, ToTool
-from actors.run_types import (
+from actors.run_effects import (
     AckBatch,
     AnswerStops,
     AppendEvents,
@@ -39,7 +39,6 @@ from actors.run_types import (
     CancelRequest,
     Disarm,
     Effect,
-    Env,
     Finish,
     GrantFact,
     LetGo,
@@ -47,10 +46,10 @@ from actors.run_types import (
     SendRequest,
     ShowFrame,
     StartTool,
-    State,
     StopTool,
     StorePartial,
 )
+from actors.run_types import Env, State
 from actors.timers import Deadlines
 from actors.tool import ToolActor
 from actors.wiring import Ports

@@ -26,22 +26,8 @@ from actors.messages import (
 )
 from actors.messages import Start as StartRun
 from actors.messages_ledger import AppendDone, LedgerUp
-from actors.run_types import (
-    AnswerStops,
-    Arm,
-    Deciding,
-    Decision,
-    Env,
-    Finish,
-    GrantFact,
-    InFlight,
-    NextRequest,
-    Purpose,
-    Reply,
-    State,
-    failure,
-    kind_of_request,
-)
+from actors.run_effects import AnswerStops, Arm, Finish, GrantFact, Reply
+from actors.run_types import Deciding, Decision, Env, InFlight, NextRequest, Purpose, State, failure, kind_of_request
 from actors.verdicts import ToolAnswer
 from maka.contracts.commands import HOST_SHUTDOWN
 from maka.contracts.content import FunctionCall, Outcome
@@ -69,7 +55,21 @@ def decide(state: State, message: ToRun, env: Env) -> Decision:
     return Decision(d.state, tuple(d.effects))
 
 
+Work = StartRun | Resume | AnswerRun | Deltas | StepEnded | FactWanted | ToolOutput | ToolEnded | ToolDied
+"""What the run's own course brings."""
+
+Word = StopRun | Due | BackendDied | AppendDone | LedgerUp
+"""What comes from its surroundings: stops, time, the ledger."""
+
+
 def _handle(d: Deciding, message: ToRun) -> None:
+    if isinstance(message, Word):
+        _hear(d, message)
+    else:
+        _work(d, message)
+
+
+def _work(d: Deciding, message: Work) -> None:
     match message:
         case StartRun():
             run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
@@ -87,9 +87,7 @@ def _handle(d: Deciding, message: ToRun) -> None:
             if _is_live(d, generation):
                 run_steps.step_ended(d, verdict)
         case FactWanted():
-            run_tools.fact_wanted(
-                d, message.call_id, message.token, message.file_change, message.process_started, message.blobs
-            )
+            run_tools.fact_wanted(d, message)
         case ToolOutput(call_id=call_id, stream=stream, text=text):
             if d.state.claim is None:
                 run_steps.tool_output(d, call_id, stream, text)
@@ -100,6 +98,12 @@ def _handle(d: Deciding, message: ToRun) -> None:
             text = f"the part of the program that ran this call crashed ({reason}); its outcome is unknown"
             run_tools.tool_ended(d, call_id, ToolAnswer(outcome=Outcome.OUTCOME_UNKNOWN, text=text))
             _go_on(d)
+        case _:
+            assert_never(message)
+
+
+def _hear(d: Deciding, message: Word) -> None:
+    match message:
         case StopRun(source=source) if source == HOST_SHUTDOWN and run_waits.is_parked(d):
             run_waits.stay_parked(d)
         case StopRun(source=source):

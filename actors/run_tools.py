@@ -3,20 +3,12 @@
 from msgspec.structs import replace
 
 from actors import mapper, tool_gate
+from actors.messages import FactWanted
+from actors.run_effects import GrantFact, StartTool
 from actors.run_ending import active_ms, append, claim
-from actors.run_types import (
-    Built,
-    Deciding,
-    GrantFact,
-    NextRequest,
-    Purpose,
-    StartTool,
-    Wanted,
-    Work,
-    failure,
-)
+from actors.run_types import Built, Deciding, NextRequest, Purpose, Wanted, Work, failure
 from actors.verdicts import ToolAnswer
-from maka.contracts.actions import Actions, BoundaryRequest, FileChange, ProcessStarted, StateDelta, ToolDispatch
+from maka.contracts.actions import Actions, BoundaryRequest, StateDelta, ToolDispatch
 from maka.contracts.codec import canonical_json, hash_hex
 from maka.contracts.content import FunctionCall, Outcome
 from maka.contracts.errors import FailureClass
@@ -111,21 +103,15 @@ def dispatches_stored(d: Deciding, work: tuple[Work, ...]) -> None:
     d.set(work=tuple(started))
 
 
-def fact_wanted(
-    d: Deciding,
-    call_id: CallId,
-    token: int,
-    file_change: FileChange | None,
-    process_started: ProcessStarted | None,
-    blobs: tuple[bytes, ...],
-) -> None:
+def fact_wanted(d: Deciding, wanted: FactWanted) -> None:
     """Make a tool's fact durable before its effect; after a claim there is no further effect."""
+    call_id, token = wanted.call_id, wanted.token
     if d.state.claim is not None or all(item.call_id != call_id for item in d.state.work):
         d.do(GrantFact(call_id, token, False))
         return
-    actions = Actions(file_change=file_change, process_started=process_started)
+    actions = Actions(file_change=wanted.file_change, process_started=wanted.process_started)
     event = mapper.tool_fact(d.who, d.at(), actions)
-    append(d, Purpose.FACT, (event,), blobs=blobs, token=token, call_id=call_id)
+    append(d, Purpose.FACT, (event,), blobs=wanted.blobs, token=token, call_id=call_id)
 
 
 def tool_ended(d: Deciding, call_id: CallId, answer: ToolAnswer) -> None:

@@ -5,9 +5,10 @@ left open. The first answer that is handled wins; every other one is refused and
 """
 
 from actors import mapper
+from actors.run_effects import AnswerStops, LetGo, Reply
 from actors.run_ending import append
 from actors.run_tools import next_request
-from actors.run_types import AnswerStops, Deciding, LetGo, Purpose, Reply, Work
+from actors.run_types import Deciding, Purpose, Work
 from actors.session_protocol import wait_closed
 from actors.verdicts import ToolAnswer
 from maka.contracts import commands

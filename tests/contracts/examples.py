@@ -275,6 +275,24 @@ STATUSES: tuple[RuntimeEvent, ...] = tuple(
 
 ADDED: tuple[RuntimeEvent, ...] = (
     _event(400, actions=Actions(message_queued=MessageQueued(text="then this", profile="local", limits=LIMITS))),
+    _event(
+        401,
+        actions=Actions(
+            state_delta=StateDelta(
+                boundary_request=BoundaryRequest(
+                    call_id=CALL, expansion=EXPANSION, justification="the data is there", active_ms=1_500
+                )
+            )
+        ),
+    ),
+    _event(
+        402,
+        actions=Actions(
+            user_question_request=UserQuestionRequest(
+                call_id=CALL, questions=(Question(question="Which one?"),), active_ms=1_500
+            )
+        ),
+    ),
 )
 """Fields that came later, in the order in which they came."""
 
