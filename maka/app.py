@@ -127,6 +127,9 @@ def open_host(config: Config) -> Host:
     with ExitStack() as stack:
         lock = acquire_root(config.state_root)
         stack.callback(lock.close)
+        # Before anything else is made here: a root that holds a file but no store isn't taken for ours.
+        store = LmdbLedger.open(config.state_root)
+        stack.callback(store.close)
         secrets = Secrets()
         sink = LogFile.open(config.state_root / "maka.log")
         stack.callback(sink.close)
@@ -136,7 +139,6 @@ def open_host(config: Config) -> Host:
         timers = ThreadTimers.start()
         stack.callback(timers.close)
         failed = Event()
-        store = LmdbLedger.open(config.state_root)
         blobs = FileBlobs(config.state_root)
         over: list[Address[ToKernel]] = []
 
@@ -156,7 +158,7 @@ def open_host(config: Config) -> Host:
         recovered = _recover(kernel)
         _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log)
-        manager = SessionManager(kernel, feed, ports.ids)
+        manager = SessionManager(kernel, feed, ports.ids, failed=failed.is_set)
         return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
 
 

@@ -6,6 +6,7 @@ outcome, never a failure, and the same command id sent again tells. A refusal is
 
 import os
 from collections import deque
+from collections.abc import Callable
 from threading import Condition
 from typing import Literal, Self, TypeVar
 
@@ -20,6 +21,8 @@ from maka.contracts.ids import CommandId, EventId, IdSource, SessionId
 from maka.contracts.limits import COMMAND_TIMEOUT_S, SUBSCRIBER_BACKLOG_MAX
 from maka.contracts.session_events import SessionEvent
 
+FAILED_POLL_S = 0.25
+"""How soon a failed ledger ends the wait for an answer; answers themselves come at once."""
 R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken)
 
 
@@ -86,11 +89,13 @@ class SessionManager:
         feed: Address[ToFeed],
         ids: IdSource,
         timeout_s: float = COMMAND_TIMEOUT_S,
+        failed: Callable[[], bool] = lambda: False,
     ) -> None:
         self._kernel = kernel
         self._feed = feed
         self._ids = ids
         self._timeout_s = timeout_s
+        self._failed = failed
 
     def create_session(self, cwd: str, *, title: str | None = None, command_id: str | None = None) -> SessionCreated:
         """Make a session that works in a directory, which must be readable."""
@@ -168,12 +173,19 @@ class SessionManager:
     ) -> R:
         if not self._kernel.tell(message):
             raise RefusedError(_not_ready())
-        answer = reply.wait(self._timeout_s)
+        answer = self._wait(reply)
         if answer is None:
             raise OutcomeUnknownError(name)
         if isinstance(answer, Refusal):
             raise RefusedError(answer)
         assert isinstance(answer, wanted), f"{type(answer).__name__} answers {type(message).__name__}"
+        return answer
+
+    def _wait(self, reply: OneShot[Reply]) -> Reply | None:
+        """Wait for an answer; not for one that a failed ledger will never give."""
+        waited_s = 0.0
+        while (answer := reply.wait(FAILED_POLL_S)) is None and waited_s < self._timeout_s and not self._failed():
+            waited_s += FAILED_POLL_S
         return answer
 
 
