@@ -235,20 +235,22 @@ class ResultSeen(Message, frozen=True):
     result: ToolResult
 
 
-CONTROL = (
-    AppendDone,
-    RunClosed,
-    BarrierPassed,
-    LedgerUp,
-    RunDied,
-    SessionDied,
-    BackendDied,
-    ToolDied,
-    StopRun,
-    Due,
-    Cancel,
-    CancelTool,
-    Grant,
+CONTROL: frozenset[type[Message]] = frozenset(
+    {
+        AppendDone,
+        RunClosed,
+        BarrierPassed,
+        LedgerUp,
+        RunDied,
+        SessionDied,
+        BackendDied,
+        ToolDied,
+        StopRun,
+        Due,
+        Cancel,
+        CancelTool,
+        Grant,
+    }
 )
 COMMANDS = (CreateSession, SendMessage, StopSession, OpenSession, StopRun)
 
