@@ -37,7 +37,17 @@ from maka.contracts.limits import (
     LEDGER_RETRY_FIRST_S,
     LEDGER_RETRY_MAX_S,
 )
-from maka.contracts.ports import Append, Appended, AppendResult, Clock, Group, LedgerStore, PutPartial, Timers
+from maka.contracts.ports import (
+    Append,
+    Appended,
+    AppendResult,
+    BlobWriter,
+    Clock,
+    Group,
+    LedgerStore,
+    PutPartial,
+    Timers,
+)
 from projections import recovery_verdict
 
 FULL = Refusal(
@@ -54,6 +64,7 @@ class LedgerActor(MakaActor[ToLedger]):
         log: Log,
         parent: Parent | None,
         store: LedgerStore,
+        blobs: BlobWriter,
         clock: Clock,
         timers: Timers,
         ids: IdSource,
@@ -61,6 +72,7 @@ class LedgerActor(MakaActor[ToLedger]):
     ) -> None:
         super().__init__(log, parent)
         self._store = store
+        self._blobs = blobs
         self._clock = clock
         self._timers = timers
         self._ids = ids
@@ -221,8 +233,10 @@ class LedgerActor(MakaActor[ToLedger]):
         if not verdict.events:
             return verdict.name
         group = Group(message.invocation_id, events[-1].seq, drafts(verdict.events))
-        append = Append(groups=(group,), blobs=verdict.blobs, settlement=True)
         try:
+            inline = (self._blobs.put(data)[1] for data in verdict.blobs)
+            blobs = tuple(data for data in inline if data is not None)
+            append = Append(groups=(group,), blobs=blobs, settlement=True)
             results = self._commit([append], [])
         except LedgerFullError as error:
             self._close_door(str(error))

@@ -32,7 +32,7 @@ from actors.messages import (
     ToSession,
     ToTool,
 )
-from actors.messages_ledger import AppendFacts, PutPartialText, Show, ToFeed, ToLedger
+from actors.messages_ledger import AppendDone, AppendFacts, PutPartialText, Show, ToFeed, ToLedger
 from actors.run_types import (
     AckBatch,
     AnswerStops,
@@ -56,7 +56,7 @@ from actors.tool import ToolActor
 from actors.wiring import Ports
 from maka.contracts.codec import drafts
 from maka.contracts.commands import Reply
-from maka.contracts.errors import Refusal, RefusalCode
+from maka.contracts.errors import LedgerError, Refusal, RefusalCode
 from maka.contracts.ids import CallId
 from maka.contracts.limits import STASH_MAX
 from maka.contracts.model_ports import Provider
@@ -169,7 +169,13 @@ class RunActor(MakaActor[ToRun]):
                 assert_never(effect)
 
     def _append(self, effect: AppendEvents) -> None:
-        inline = (self._ports.blobs.put(data)[1] for data in effect.blobs)
+        try:
+            inline = [self._ports.blobs.put(data)[1] for data in effect.blobs]
+        except LedgerError as error:
+            # The same to the protocol as an append without room: nothing is stored, and it is tried again.
+            refusal = Refusal(code=RefusalCode.LEDGER_FULL, message=str(error))
+            self.address.tell(AppendDone(tag=effect.tag, result=refusal))
+            return
         group = Group(self._state.plan.who.invocation_id, effect.expected_seq, drafts(effect.events))
         append = Append(
             groups=(group,),

@@ -7,7 +7,7 @@ from actors.session_log import SessionLog
 from actors.session_protocol import Admission, Opening
 from actors.wiring import Ports
 from maka.contracts.content import RunLimits
-from maka.contracts.errors import Refusal, RefusedError
+from maka.contracts.errors import LedgerError, Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import MessageId
 from maka.contracts.model_ports import Provider
 from maka.contracts.ports import Append, CommandKey
@@ -39,8 +39,22 @@ def prepare(
     """
     try:
         provider = _provider(ports, order, fallback)
+        prepared = _admission(ports, log, provider, order.limits)
     except RefusedError as error:
         return error.refusal
+    except LedgerError as error:
+        return Refusal(code=RefusalCode.LEDGER_FULL, message=str(error))
+    admission, blobs = prepared
+    opening = session_protocol.open_run(admission, order.text, ports.ids, key=key, message_id=order.message_id)
+    if isinstance(opening, Refusal):
+        return opening
+    append = Append(groups=opening.append.groups, blobs=blobs, command=key)
+    return append, Opened(opening=opening, provider=provider, kit=admission.kit)
+
+
+def _admission(
+    ports: Ports, log: SessionLog, provider: Provider, limits: RunLimits
+) -> tuple[Admission, tuple[bytes, ...]]:
     assert log.header is not None and log.history is not None
     system = ports.prompt(log.header.real_cwd)
     kit, prompt, tools = request.kit_of(provider, system, ports.catalog.specs())
@@ -52,16 +66,11 @@ def prepare(
         kit=kit,
         prompt=prompt_ref,
         tools=tools_ref,
-        limits=order.limits,
+        limits=limits,
         now_ms=ports.clock.now_ms(),
         now_s=ports.clock.monotonic_s(),
     )
-    opening = session_protocol.open_run(admission, order.text, ports.ids, key=key, message_id=order.message_id)
-    if isinstance(opening, Refusal):
-        return opening
-    inline = tuple(data for data in (prompt_inline, tools_inline) if data is not None)
-    append = Append(groups=opening.append.groups, blobs=inline, command=key)
-    return append, Opened(opening=opening, provider=provider, kit=kit)
+    return admission, tuple(data for data in (prompt_inline, tools_inline) if data is not None)
 
 
 def _provider(ports: Ports, order: Order, fallback: str) -> Provider:

@@ -28,6 +28,7 @@ from actors.verdicts import ToolAnswer
 from actors.wiring import Ports
 from maka.contracts.actions import FileChange, ProcessStarted
 from maka.contracts.content import BlobRef, Outcome
+from maka.contracts.errors import LedgerError
 from maka.contracts.ids import CallId
 from maka.contracts.limits import ERROR_TEXT_CHARS_MAX
 from maka.contracts.tool_ports import FileFact, ProcessFact, Tool, ToolFact, ToolResult
@@ -122,7 +123,11 @@ class ToolActor(MakaActor[ToTool]):
         self._waiting[self._token] = message.then
         match message.fact:
             case FileFact() as fact:
-                pre_image, blobs = self._store(fact.pre_image)
+                try:
+                    pre_image, blobs = self._store(fact.pre_image)
+                except LedgerError as error:
+                    self._refuse_effect(self._token, f"the old content can't be kept, so nothing was changed: {error}")
+                    return
                 change = FileChange(
                     call_id=self._call_id,
                     path=fact.path,
@@ -140,6 +145,19 @@ class ToolActor(MakaActor[ToTool]):
             case _:
                 assert_never(message.fact)
 
+    def _refuse_effect(self, token: int, reason: str) -> None:
+        then = self._waiting.pop(token)
+        self._end(ToolResult(outcome=Outcome.ERROR, text=reason))
+        self._guarded(lambda: then(False))
+
+    def _store_or_drop(self, data: bytes | None) -> tuple[BlobRef | None, tuple[bytes, ...]]:
+        """Store what is for people only; without room the call's true result still counts."""
+        try:
+            return self._store(data)
+        except LedgerError as error:
+            self.log.error("output_not_stored", call_id=self._call_id, error_kind=str(error))
+            return None, ()
+
     def _store(self, data: bytes | None) -> tuple[BlobRef | None, tuple[bytes, ...]]:
         if data is None:
             return None, ()
@@ -150,8 +168,8 @@ class ToolActor(MakaActor[ToTool]):
         if self._ended:
             return
         self._ended = True
-        whole, whole_blobs = self._store(result.whole)
-        diff, diff_blobs = self._store(None if result.diff is None else result.diff.encode())
+        whole, whole_blobs = self._store_or_drop(result.whole)
+        diff, diff_blobs = self._store_or_drop(None if result.diff is None else result.diff.encode())
         answer = ToolAnswer(
             outcome=result.outcome,
             text=result.text,

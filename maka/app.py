@@ -4,10 +4,12 @@ Two hosts on two state roots live in one process; nothing here touches signals, 
 """
 
 import random
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from platform import platform
 from shutil import which
 from threading import Event, Lock
@@ -135,8 +137,9 @@ def open_host(config: Config) -> Host:
         stack.callback(timers.close)
         failed = Event()
         store = LmdbLedger.open(config.state_root)
-        ledger = _start_ledger(stack, log, store, timers, failed)
-        ports = _ports(config, log, io, timers, store, Providers(config.profiles, io, secrets))
+        blobs = FileBlobs(config.state_root)
+        ledger = _start_ledger(stack, log, store, blobs, timers, failed)
+        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
         feed: Address[ToFeed] = _start(stack, ProjectionActor, log, None, store)
         ledger.tell(Follow(to=feed))
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, None, ledger, feed)
@@ -162,17 +165,25 @@ def open_provider(config: Config, name: str) -> Generator[Provider]:
 
 
 def _ports(
-    config: Config, log: Log, io: IoLoop, timers: ThreadTimers, store: LmdbLedger, providers: Providers
+    config: Config,
+    log: Log,
+    io: IoLoop,
+    timers: ThreadTimers,
+    store: LmdbLedger,
+    blobs: FileBlobs,
+    providers: Providers,
 ) -> Ports:
     processes = AsyncProcesses(io)
-    rg_path = which("rg", path=config.child_env.get("PATH"))
+    # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
+    own_rg = Path(sys.executable).with_name("rg")
+    rg_path = str(own_rg) if own_rg.exists() else which("rg", path=config.child_env.get("PATH"))
     return Ports(
         ids=UuidSource(),
         clock=SystemClock(),
         timers=timers,
         jitter=random.random,
         reader=store,
-        blobs=FileBlobs(config.state_root),
+        blobs=blobs,
         providers=providers,
         catalog=builtin_tools(processes, child_env=config.child_env, rg_path=rg_path),
         processes=processes,
@@ -186,13 +197,13 @@ def _ports(
 
 
 def _start_ledger(
-    stack: ExitStack, log: Log, store: LmdbLedger, timers: ThreadTimers, failed: Event
+    stack: ExitStack, log: Log, store: LmdbLedger, blobs: FileBlobs, timers: ThreadTimers, failed: Event
 ) -> Address[ToLedger]:
     def fatal(reason: str) -> None:
         log.error("ledger_failed", error_kind=reason)
         failed.set()
 
-    return _start(stack, LedgerActor, log, None, store, SystemClock(), timers, UuidSource(), fatal)
+    return _start(stack, LedgerActor, log, None, store, blobs, SystemClock(), timers, UuidSource(), fatal)
 
 
 def _start(stack: ExitStack, actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.content import FunctionCall, FunctionResponse, InvocationOpened, SessionOpened, Text
 from maka.contracts.errors import RefusalCode
-from maka.contracts.events import Role, RuntimeEvent
+from maka.contracts.events import Role, RuntimeEvent, Status
 from maka.contracts.ids import CallId, InvocationId, MessageId, RunId, SessionId, TurnId, id_bytes
 from projections.append_calls import (
     Calls,
@@ -183,6 +183,11 @@ def _check_terminal(tail: Tail, event: RuntimeEvent, calls: Calls, waits: Waits)
     if calls or waits:
         what = f"calls {', '.join(calls)}" if calls else f"requests {', '.join(waits)}"
         refuse(RefusalCode.PAIRING_VIOLATION, event, f"{what} are open: settle them before the terminal")
+    delta = event.actions.state_delta if event.actions is not None else None
+    if event.status is Status.FAILED and (delta is None or delta.failure_class is None):
+        refuse(RefusalCode.INVALID_EVENT, event, "a failed terminal says its failure class")
+    if event.status is Status.ABORTED and (delta is None or delta.abort_source is None):
+        refuse(RefusalCode.INVALID_EVENT, event, "an aborted terminal says its source")
 
 
 class Book:

@@ -16,12 +16,10 @@ from maka.contracts.codec import encode, hash_hex
 from maka.contracts.content import BlobRef, Content, Error, FunctionResponse, Outcome, Text, Thinking
 from maka.contracts.events import Author, Refs, Role, RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId, IdSource
-from maka.contracts.limits import ERROR_TEXT_CHARS_MAX, SETTLE_TEXT_CHARS_MAX, SETTLEMENT_BYTES_MAX
+from maka.contracts.limits import ERROR_TEXT_CHARS_MAX, SETTLE_KEEP_CHARS, SETTLEMENT_BYTES_MAX
 from projections.run_state import OpenCall, RunIdentity
 from projections.shorten import head_and_tail
 
-# Tried in this order until the whole fits; the last one always does, as a step has at most 32 calls.
-_KEEP_CHARS = (SETTLE_TEXT_CHARS_MAX, SETTLE_TEXT_CHARS_MAX // 2, SETTLE_TEXT_CHARS_MAX // 5, 40)
 _SHORT_CHARS = 128
 
 
@@ -101,9 +99,11 @@ def settle(
     ]
     terminal = source.event(EventId(ids()), content=_error(ending), actions=_terminal_actions(ending))
     terminal = replace(terminal, status=ending.status)
-    for keep in _KEEP_CHARS:
+    # The first that fits, so that the next history loses as little as it must of what was seen. The last always
+    # fits, as a step has at most 32 calls.
+    for keep in SETTLE_KEEP_CHARS:
         blobs: dict[str, bytes] = {}
-        bare = keep == _KEEP_CHARS[-1]
+        bare = keep == SETTLE_KEEP_CHARS[-1]
         said = [_text_event(source, stream, keep, blobs) for stream in texts]
         answered = [
             _response_event(source, event_id, call, known.get(call.call_id), ending, keep, bare, blobs)

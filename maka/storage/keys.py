@@ -17,6 +17,7 @@ from projections.append_tail import Tail
 
 GENESIS = LedgerHead(0, bytes(32))
 STORE_SCHEMA = 1
+ID_BYTES, POSITION_BYTES, EVENT_KEY_BYTES = 16, 8, 24
 
 _RECORD = Layout(">QQ32s32s")
 _EVENT_KEY = Layout(">16sQ")
@@ -105,7 +106,9 @@ def pack_open(tail: Tail) -> bytes:
 
 
 def unpack_open(invocation: bytes, value: bytes) -> OpenWork:
-    """Return the work of an `open_work` row."""
+    """Return the work of an `open_work` row; raises CodecError where it is none."""
+    if len(invocation) != 16 or len(value) != _OPEN.size:
+        raise CodecError(f"not open work (maka verify --rebuild makes it anew): {value[:64]!r}")
     position, session, run = _OPEN.unpack(value)
     run_id = RunId(id_text(run)) if run != _NO_ID else None
     return OpenWork(
@@ -127,9 +130,11 @@ def pack_command(command: KnownCommand) -> bytes:
 
 
 def unpack_command(value: bytes) -> KnownCommand:
-    """Return the outcome in a `commands` row."""
+    """Return the outcome in a `commands` row; raises CodecError where it is none."""
+    if len(value) < _COMMAND.size:
+        raise CodecError(f"not a command's outcome (maka verify --rebuild makes it anew): {value!r}")
     position, count = _COMMAND.unpack_from(value)
-    return KnownCommand(value[_COMMAND.size :].decode(), position, count)
+    return KnownCommand(value[_COMMAND.size :].decode("utf-8", "replace"), position, count)
 
 
 def pack_head(head: LedgerHead) -> bytes:

@@ -33,8 +33,12 @@ from maka.storage.standing import Cache, CommittedRows
 from maka.storage.writes import write_batch, write_partials
 from projections.append_rules import Limits
 
+__all__ = ["LmdbLedger", "LmdbReader"]
+
 CACHED_MAX = 8_192
 MAP_RESERVE_SHARE = 4
+FREE_BYTES_LAST = FREE_BYTES_MIN // 4
+"""Free disk space that is left to settlements: a run that goes on must not take from all the room to end them."""
 
 
 class LmdbLedger:
@@ -90,7 +94,8 @@ class LmdbLedger:
     def commit(self, appends: Sequence[Append], partials: Sequence[PutPartial] = ()) -> list[AppendResult]:
         """Store a batch as `LedgerStore.commit` says.
 
-        Near the end of the map ordinary appends are refused with `ledger_full`, so that settlements still fit.
+        Near the end of the map or the disk, ordinary appends are refused with `ledger_full` and partials dropped, so
+        that settlements still fit.
         """
         if not self._writing.acquire(blocking=False):
             raise AssertionError("the ledger has one writer, and it is at work")
@@ -122,11 +127,11 @@ class LmdbLedger:
         try:
             standing = CommittedRows(self._root, transaction, self._databases, self._cache)
             batch = Batch(standing, self._head, self._epoch, self._limits)
-            is_low = self._is_map_low()
+            is_low = self._is_map_low() or free_bytes(self._root) < FREE_BYTES_LAST
             results = [_NO_ROOM if is_low and not append.settlement else batch.add(append) for append in appends]
             if batch.events:
                 write_batch(transaction, self._databases, batch, standing, self._epoch)
-            wrote = write_partials(transaction, self._databases, batch, partials)
+            wrote = not is_low and write_partials(transaction, self._databases, batch, partials)
         except lmdb.Error as error:
             transaction.abort()
             raise self._failed(error) from None

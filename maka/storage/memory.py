@@ -136,7 +136,7 @@ class MemoryLedger:
     def read_stream(
         self, invocation_id: InvocationId, after_seq: int = 0, limit: int = READ_POSITIONS_MAX
     ) -> list[Committed]:
-        positions = self._state.streams.get(invocation_id, [])
+        positions, after_seq = self._state.streams.get(invocation_id, []), max(after_seq, 0)
         return [self._state.facts[position - 1] for position in positions[after_seq : after_seq + limit]]
 
     def read_session(
@@ -152,7 +152,8 @@ class MemoryLedger:
             after_position = page[-1].position
 
     def read_positions(self, after_position: int = 0, limit: int = READ_POSITIONS_MAX) -> list[Committed]:
-        return self._state.facts[after_position : after_position + limit]
+        first = max(after_position, 0)
+        return self._state.facts[first : first + limit]
 
     def command(self, scope: str, command_id: CommandId) -> KnownCommand | None:
         return self._state.commands.get((scope, command_id))

@@ -26,6 +26,8 @@ from maka.storage.environment import (
     snapshot_of,
 )
 from maka.storage.keys import (
+    EVENT_KEY_BYTES,
+    ID_BYTES,
     command_key,
     event_key,
     number,
@@ -81,8 +83,9 @@ class LmdbReader:
         self, invocation_id: InvocationId, after_seq: int = 0, limit: int = READ_POSITIONS_MAX
     ) -> list[Committed]:
         key = _id(invocation_id)
-        if key is None or after_seq < 0:
+        if key is None:
             return []
+        after_seq = max(after_seq, 0)
         rows: list[tuple[bytes, bytes]] = []
         with snapshot_of(self.environment) as snapshot, snapshot.cursor(self.databases.events) as cursor:
             found = cursor.set_range(event_key(key, after_seq + 1))
@@ -98,11 +101,11 @@ class LmdbReader:
         self, session_id: SessionId, after_position: int = 0, limit: int = READ_POSITIONS_MAX
     ) -> list[Committed]:
         key = _id(session_id)
-        if key is None or after_position < 0:
+        if key is None:
             return []
         rows: list[tuple[int, bytes, bytes | None]] = []
         with snapshot_of(self.environment) as snapshot, snapshot.cursor(self.databases.by_session) as cursor:
-            found = cursor.set_range(session_key(key, after_position + 1))
+            found = cursor.set_range(session_key(key, max(after_position, 0) + 1))
             while found and len(rows) < limit:
                 row = cursor.key()
                 if row[:16] != key:
@@ -120,7 +123,8 @@ class LmdbReader:
         rows: list[tuple[int, bytes, bytes | None]] = []
         with snapshot_of(self.environment) as snapshot:
             head = unpack_head(snapshot.get(HEAD, db=self.databases.meta)).position
-            for position in range(max(after_position, 0) + 1, min(head, after_position + limit) + 1):
+            first = max(after_position, 0) + 1
+            for position in range(first, min(head + 1, first + limit)):
                 rows.append(self._row_at(snapshot, number(position)))
         return [self._fact_at(row, None) for row in rows]
 
@@ -129,13 +133,17 @@ class LmdbReader:
             value = self._get(self.databases.commands, command_key(scope, command_id))
         except (InvalidIdError, lmdb.BadValsizeError):
             return None
-        return unpack_command(value) if value is not None else None
+        try:
+            return unpack_command(value) if value is not None else None
+        except CodecError as error:
+            raise LedgerDamagedError(f"command {command_id}: {error}") from None
 
     def open_work(self) -> list[OpenWork]:
-        return sorted(
-            (unpack_open(key, value) for key, value in self._all(self.databases.open_work)),
-            key=lambda work: work.position,
-        )
+        rows = self._all(self.databases.open_work)
+        try:
+            return sorted((unpack_open(key, value) for key, value in rows), key=lambda work: work.position)
+        except CodecError as error:
+            raise LedgerDamagedError(str(error)) from None
 
     def header_bytes(self) -> list[bytes]:
         return [value for _, value in self._all(self.databases.session_headers)]
@@ -166,6 +174,8 @@ class LmdbReader:
 
     def session_of(self, invocation: bytes) -> SessionId | None:
         """Return the session of an invocation, for naming damage; None where that is lost as well."""
+        if len(invocation) != ID_BYTES:
+            return None
         value = self._get(self.databases.tails, invocation)
         if value is not None:
             try:
@@ -187,7 +197,7 @@ class LmdbReader:
 
     def _row_at(self, snapshot: Snapshot, position: bytes) -> tuple[int, bytes, bytes | None]:
         key = snapshot.get(position, db=self.databases.stream)
-        value = snapshot.get(key, db=self.databases.events) if key else None
+        value = snapshot.get(key, db=self.databases.events) if key and len(key) == EVENT_KEY_BYTES else None
         return int.from_bytes(position, "big"), key or b"", value
 
     def _fact_at(self, row: tuple[int, bytes, bytes | None], session_id: SessionId | None) -> Committed:

@@ -5,6 +5,7 @@ that isn't ours is never touched; what is ours is readable by its user alone.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -12,7 +13,8 @@ import stat
 import weakref
 from pathlib import Path
 
-from maka.contracts.errors import StoreHeldError, StoreOpenError
+from maka.contracts.errors import LedgerError, LedgerFullError, StoreHeldError, StoreOpenError
+from maka.contracts.limits import FREE_BYTES_MIN
 
 LEDGER_DIR, BLOBS_DIR, TEMP_DIR = "ledger", "blobs", "tmp"
 DATA_FILE = "data.mdb"
@@ -46,19 +48,19 @@ def acquire_root(root: Path) -> RootLock:
     """Become the one owner of a state root, made where it is missing.
 
     Tightens wide modes of what is there and removes unfinished values. Raises StoreHeldError where someone owns it,
-    and StoreOpenError where it isn't ours or can't be written.
+    StoreOpenError where it isn't ours or can't be written, and LedgerFullError where the disk is full.
     """
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_ours(root)
         lock = RootLock(root, _locked(root))
     except OSError as error:
-        raise StoreOpenError(f"can't use {root} as the state root: {error.strerror or error}") from None
+        raise _unusable(root, error) from None
     try:
         _prepare(root)
     except OSError as error:
         lock.close()
-        raise StoreOpenError(f"can't prepare the state root {root}: {error.strerror or error}") from None
+        raise _unusable(root, error) from None
     _let_go_in_children(lock)
     return lock
 
@@ -66,6 +68,12 @@ def acquire_root(root: Path) -> RootLock:
 def has_store(root: Path) -> bool:
     """Say whether a ledger was ever begun in a state root."""
     return (root / LEDGER_DIR / DATA_FILE).is_file()
+
+
+def _unusable(root: Path, error: OSError) -> LedgerError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return LedgerFullError(f"the disk of {root} is full: free {FREE_BYTES_MIN >> 20} MiB")
+    return StoreOpenError(f"can't use {root} as the state root: {error.strerror or error}")
 
 
 def _check_ours(root: Path) -> None:

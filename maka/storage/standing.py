@@ -8,7 +8,16 @@ from maka.contracts.ids import CommandId, InvocationId, SessionId, id_bytes
 from maka.contracts.ports import KnownCommand
 from maka.storage.blobs import blob_key, file_size
 from maka.storage.environment import Databases, Snapshot
-from maka.storage.keys import command_key, number, seq_of, unpack_command, unpack_record, unpack_tail
+from maka.storage.keys import (
+    EVENT_KEY_BYTES,
+    POSITION_BYTES,
+    command_key,
+    number,
+    seq_of,
+    unpack_command,
+    unpack_record,
+    unpack_tail,
+)
 from projections import session_index
 from projections.append_rules import Stored
 from projections.append_tail import Tail
@@ -74,27 +83,26 @@ class CommittedRows:
             raise LedgerDamagedError(f"session {session_id}: {error}", session_id=session_id) from None
 
     def stored(self, key: bytes) -> Stored | None:
-        position = self._snapshot.get(key, db=self._databases.event_ids)
-        if position is None:
+        place = self._snapshot.get(key, db=self._databases.event_ids)
+        if place is None:
             return None
-        event = self._snapshot.get(position, db=self._databases.stream)
-        value = self._snapshot.get(event, db=self._databases.events) if event else None
+        event = self._key_at(place)
+        value = self._snapshot.get(event, db=self._databases.events)
+        position = int.from_bytes(place, "big")
         try:
-            if event is None or value is None:
-                raise CodecError("its row is missing")
-            return Stored(int.from_bytes(position, "big"), seq_of(event), unpack_record(value).digest)
+            return Stored(position, seq_of(event), unpack_record(value or b"").digest)
         except CodecError as error:
-            raise LedgerDamagedError(f"position {int.from_bytes(position, 'big')}: {error}: run maka verify") from None
+            raise LedgerDamagedError(f"position {position}: {error}: run `maka verify`") from None
 
     def command(self, scope: str, command_id: CommandId) -> KnownCommand | None:
         value = self._snapshot.get(command_key(scope, command_id), db=self._databases.commands)
-        return unpack_command(value) if value is not None else None
+        try:
+            return unpack_command(value) if value is not None else None
+        except CodecError as error:
+            raise LedgerDamagedError(f"command {command_id}: {error}") from None
 
     def places(self, position: int, count: int) -> tuple[tuple[int, int], ...]:
-        keys = [
-            (p, self._snapshot.get(number(p), db=self._databases.stream)) for p in range(position, position + count)
-        ]
-        return tuple((p, seq_of(key)) for p, key in keys if key is not None)
+        return tuple((place, seq_of(self._key_at(number(place)))) for place in range(position, position + count))
 
     def blob_size(self, sha256: str) -> int | None:
         key = blob_key(sha256)
@@ -102,3 +110,9 @@ class CommittedRows:
             return None
         value = self._snapshot.get(key, db=self._databases.blobs)
         return len(value) if value is not None else file_size(self._root, key)
+
+    def _key_at(self, place: bytes) -> bytes:
+        key = self._snapshot.get(place, db=self._databases.stream) if len(place) == POSITION_BYTES else None
+        if key is None or len(key) != EVENT_KEY_BYTES:
+            raise LedgerDamagedError(f"no event at position {place.hex()}: run `maka verify --rebuild`")
+        return key

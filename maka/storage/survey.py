@@ -17,7 +17,7 @@ from maka.contracts.ids import InvalidIdError, InvocationId, SessionId, id_text
 from maka.contracts.ports import LedgerHead
 from maka.storage.blobs import blob_key
 from maka.storage.environment import REBUILDABLE, Snapshot
-from maka.storage.keys import GENESIS, Record, chained, number, seq_of, unpack_record, unpack_tail
+from maka.storage.keys import EVENT_KEY_BYTES, GENESIS, Record, chained, number, seq_of, unpack_record, unpack_tail
 from maka.storage.reader import LmdbReader
 from maka.storage.replay import Replay, Row
 from projections.append_rules import named_blobs
@@ -214,7 +214,7 @@ class Survey:
     def _key_at(self, snapshot: Snapshot, position: int) -> bytes | None:
         """Return the key of the record at a position: by `stream`, or where that is wrong by the records themselves."""
         key = snapshot.get(number(position), db=self._databases.stream)
-        value = snapshot.get(key, db=self._databases.events) if key else None
+        value = snapshot.get(key, db=self._databases.events) if key and len(key) == EVENT_KEY_BYTES else None
         if value is not None and (len(value) < 8 or value[:8] == number(position)):
             return key
         if self._places is None:

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+
 from maka.edges.scripted_model import Call, ScriptedModel, Turn, by_step
 from tests.cli.real import Machine
 
@@ -52,8 +54,7 @@ def normal(lines: list[dict[str, Any]], machine: Machine) -> list[dict[str, Any]
                 inner = cast("dict[str, Any]", value)
                 return {inside: clean(inside, item) for inside, item in inner.items()}
             case list():
-                items: list[Any] = value
-                return [clean(key, item) for item in items]
+                return [clean(key, item) for item in msgspec.convert(value, list[Any])]
             case str():
                 named = SHA256.sub("<sha256>", ID.sub(name, value))
                 return named.replace(str(machine.workspace.resolve()), "<workspace>")

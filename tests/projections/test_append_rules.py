@@ -93,6 +93,14 @@ STORIES: dict[str, tuple[RefusalCode | None, Story]] = {
         None,
         lambda run: [run.facts.response(run.call, Outcome.NOT_STARTED), run.facts.terminal(Status.FAILED)],
     ),
+    "a failure without its class": (
+        RefusalCode.INVALID_EVENT,
+        lambda run: [run.facts.response(run.call, Outcome.NOT_STARTED), run.facts.fact(status=Status.FAILED)],
+    ),
+    "a stop without its source": (
+        RefusalCode.INVALID_EVENT,
+        lambda run: [run.facts.response(run.call, Outcome.NOT_STARTED), run.facts.fact(status=Status.ABORTED)],
+    ),
     "a message in a run": (
         RefusalCode.INVALID_EVENT,
         lambda run: [run.facts.fact(actions=run.facts.queued().actions)],

@@ -86,6 +86,16 @@ def test_words_that_come_while_tools_run_follow_the_results() -> None:
     assert messages[3] == user("hurry up")
 
 
+def test_words_after_an_answer_are_a_new_step_where_a_log_has_no_requests() -> None:
+    session = log()
+    run = session.run("go")
+    call = run.call(provider_id="k1")
+    run.answer(call, "no", Outcome.NOT_STARTED)
+    run.text("So be it.")
+    run.complete()
+    assert [message.role for message in rendered(session).messages] == ["user", "assistant", "tool", "assistant"]
+
+
 def test_a_stop_leaves_what_was_seen_and_the_next_message_follows() -> None:
     session = log()
     run = session.run("go")

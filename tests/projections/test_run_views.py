@@ -191,6 +191,18 @@ def test_usage_is_absent_rather_than_understated() -> None:
     assert record_of(never).usage == Usage()
 
 
+def test_usage_is_unknown_while_a_step_has_told_nothing() -> None:
+    session = log()
+    run = session.run()
+    run.request()
+    run.usage(10, 1)
+    assert record_of(run).usage == Usage(input=10, output=1)
+    run.request()
+    assert record_of(run).usage == Usage()
+    run.usage(20, 2)
+    assert record_of(run).usage == Usage(input=30, output=3)
+
+
 def test_h76_durations_are_never_negative() -> None:
     session = log()
     run = session.run()

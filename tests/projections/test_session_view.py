@@ -49,6 +49,7 @@ def test_a_turn_shows_words_and_tools_in_order() -> None:
     ]
     edit, bash = (item for item in turn.items if isinstance(item, ToolActivity))
     assert (edit.name, edit.outcome, edit.result, edit.duration_ms) == ("Edit", "ok", "edited", 4)
+    assert edit.dispatched
     assert edit.diff == BlobRef(sha256=HASH, size_bytes=9)
     assert edit.files == (FileChanged(path="/w/a", before_sha256="c" * 64, after_sha256=HASH),)
     assert (bash.name, bash.exit_code, bash.dispatched) == ("Bash", 0, True)

@@ -9,7 +9,7 @@ from maka.contracts.codec import encode, hash_hex
 from maka.contracts.content import Error, FunctionResponse, Outcome, Text, Thinking
 from maka.contracts.events import Refs, RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId
-from maka.contracts.limits import SETTLE_TEXT_CHARS_MAX, SETTLEMENT_BYTES_MAX, STEP_CALLS_MAX
+from maka.contracts.limits import SETTLE_KEEP_CHARS, SETTLEMENT_BYTES_MAX, STEP_CALLS_MAX
 from projections import run_state
 from projections.run_state import OpenCall, RunIdentity, RunState
 from projections.settlement import Ending, KnownResult, Settlement, Unfinished, settle
@@ -81,7 +81,7 @@ def test_seen_text_becomes_its_streams_final_event() -> None:
     run = session.run()
     run.request()
     thought, said, empty = (EventId(session.ids()) for _ in range(3))
-    long = "seen " * 1_000
+    long = "seen " * 10_000
     settled = settle(
         state_of(run).run,
         streams=[
@@ -98,7 +98,7 @@ def test_seen_text_becomes_its_streams_final_event() -> None:
     assert second.id == said
     assert isinstance(second.content, Text)
     assert second.content.interrupted
-    assert len(second.content.text) < SETTLE_TEXT_CHARS_MAX + 100
+    assert len(second.content.text) < SETTLE_KEEP_CHARS[0] + 100
     assert second.content.text.startswith("seen seen")
     assert second.content.text.endswith("seen ")
     assert settled.blobs == (long.encode(),)

@@ -98,6 +98,13 @@ def test_level_4_leaves_out_whole_turns_then_whole_steps() -> None:
     assert "the first 3 steps of this turn" in (tiny[2].text or "")
 
 
+def test_level_4_of_a_single_turn_leaves_out_steps_alone() -> None:
+    messages = messages_at(session_of(1, 4), 4, budget=0)
+    assert [message.role for message in messages] == ["user", "user", "assistant", "tool"]
+    assert messages[0].text == "turn 0 " + LONG
+    assert messages[1].text == "[left out, since the model's window is too small: the first 3 steps of this turn]"
+
+
 def test_what_comes_after_the_position_is_untouched() -> None:
     session = session_of(1, 6)
     history = history_of(session)

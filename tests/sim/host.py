@@ -109,7 +109,7 @@ class SimHost:
         )
         fatal = self.fatal.append
         self.ledger: Address[ToLedger] = world.spawn(
-            LedgerActor, QUIET, None, store, world, world, world.next_id, fatal
+            LedgerActor, QUIET, None, store, self.blobs, world, world, world.next_id, fatal
         )
         self.feed: Address[ToFeed] = world.spawn(ProjectionActor, QUIET, None, store)
         self.ledger.tell(Follow(to=self.feed))

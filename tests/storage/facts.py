@@ -156,7 +156,10 @@ class Facts:
         return self.fact(actions=Actions(state_delta=StateDelta(wait_closed=request.id, wait_closed_reason="stopped")))
 
     def terminal(self, status: Status = Status.COMPLETED) -> RuntimeEvent:
-        return self.fact(status=status, actions=Actions(state_delta=StateDelta(stop_reason="stop")))
+        failure = "unknown" if status is Status.FAILED else None
+        source = "test" if status is Status.ABORTED else None
+        delta = StateDelta(stop_reason="stop", failure_class=failure, abort_source=source)
+        return self.fact(status=status, actions=Actions(state_delta=delta))
 
     def queued(self, text: str = "next") -> RuntimeEvent:
         return self.control(actions=Actions(message_queued=MessageQueued(text=text)))

@@ -42,6 +42,12 @@ def test_what_was_committed_is_read_back_in_every_order(bench: Bench) -> None:
     assert [item.position for item in store.read_positions()] == [1, 2, 3, 4, 5, 6, 7]
     assert [item.position for item in store.read_positions(3, 2)] == [4, 5]
     assert [item.seq for item in store.read_stream(facts.invocation, 1, 1)] == [2]
+    assert (
+        store.read_stream(facts.invocation, 9) == store.read_session(facts.session, 9) == store.read_positions(9) == []
+    )
+    assert [item.position for item in store.read_positions(-5, 1)] == [1]
+    assert store.read_session(facts.session, -5, 1) == store.read_session(facts.session, 0, 1)
+    assert store.read_stream(facts.invocation, -5, 1) == store.read_stream(facts.invocation, 0, 1)
     assert store.tail(facts.invocation) == StreamTail(3, 4, False)
     assert store.head().position == 7
 

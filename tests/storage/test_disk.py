@@ -1,44 +1,28 @@
-"""The LMDB store against the world: full maps and disks, readers that die, two openings, forks, failed commits."""
+"""The LMDB store where the world fails: full maps and disks, and commits that end in an error."""
 
-import gc
-import os
 import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import lmdb
 import pytest
 
 from maka.contracts.errors import (
-    LedgerError,
     LedgerFailedError,
     LedgerFullError,
     RefusalCode,
-    StoreOpenError,
 )
 from maka.contracts.events import Status
 from maka.contracts.limits import FREE_BYTES_MIN
-from maka.contracts.ports import Appended
+from maka.contracts.ports import Appended, PutPartial
 from maka.storage.environment import free_bytes, snapshot_of, write_error
 from maka.storage.ledger import LmdbLedger
-from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root
 from maka.storage.verify import verify
 from tests.storage.conftest import DiskBench
 from tests.storage.facts import Facts, append, begun, code_of, one
-
-READER = """
-import os, sys
-from pathlib import Path
-from maka.storage.reader import LmdbReader
-reader = LmdbReader.open(Path(sys.argv[1]))
-snapshot = reader.environment.begin()
-print("reading", flush=True)
-sys.stdin.read()
-"""
 
 
 def test_h38_map_full(tmp_path: Path) -> None:
@@ -71,40 +55,6 @@ def test_h38_a_batch_over_the_map_stores_nothing(tmp_path: Path) -> None:
     assert one(store, append((2, [facts.text()]))) == Appended(((4, 3),))
     assert verify(store.reader).ok
     store.close()
-
-
-def test_h39_reader_table_full(tmp_path: Path) -> None:
-    acquire_root(tmp_path).close()
-    store = LmdbLedger.open(tmp_path, readers_max=3)
-    facts = begun(store)
-    for _ in range(2):
-        readers = [
-            subprocess.Popen(
-                [sys.executable, "-c", READER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            for _ in range(3)
-        ]
-        for reader in readers:
-            assert reader.stdout is not None and reader.stdout.readline() == b"reading\n"
-        with pytest.raises(LedgerError, match="every reader slot"):
-            store.head()
-        for reader in readers:
-            reader.kill()
-            reader.communicate()
-        # The slots of the dead are found at the next read.
-        assert len(store.read_stream(facts.invocation)) == 2
-    store.close()
-
-
-def test_h40_the_same_store_opened_twice_in_one_process(disk: DiskBench, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(disk.root)
-    openings: list[Callable[[Path], object]] = [LmdbLedger.open, LmdbReader.open]
-    for opening in openings:
-        for root in (disk.root, tmp_path / "link"):
-            with pytest.raises(StoreOpenError, match="open in this process already") as refused:
-                opening(root)
-            assert "\n" not in str(refused.value)
-    assert isinstance(one(disk.store, Facts().opened()), Appended)
 
 
 def test_h41_a_reader_held_open_grows_the_file(disk: DiskBench) -> None:
@@ -158,52 +108,6 @@ print(store.reader.environment.info()["map_size"], store.head().position)
     assert 1 << 26 <= size < 2 << 30 and position == 3
 
 
-def test_h84_fork_with_the_store_open(disk: DiskBench) -> None:
-    facts = begun(disk.store)
-    for number in range(20):
-        child = os.fork()
-        if child == 0:
-            # What an interpreter does as it ends: every object goes, the store's handle too.
-            disk.__dict__.clear()
-            gc.collect()
-            os._exit(0)
-        assert isinstance(one(disk.store, append((2 + number, [facts.text()]))), Appended)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
-    assert verify(disk.store.reader).ok
-    with pytest.raises(StoreOpenError, match="in use"):
-        acquire_root(disk.root)
-
-
-def test_h84_a_started_program_inherits_nothing(disk: DiskBench) -> None:
-    one(disk.store, Facts().opened())
-    ended = subprocess.run(
-        [sys.executable, "-c", "import os; [print(os.readlink(f'/proc/self/fd/{n}')) for n in (0, 1, 2, 3, 4, 5, 6, 7)"
-         " if os.path.islink(f'/proc/self/fd/{n}')]"],
-        check=True,
-        capture_output=True,
-        close_fds=False,
-    )  # fmt: skip
-    assert str(disk.root) not in ended.stdout.decode()
-
-
-def test_a_fork_does_not_keep_the_root(tmp_path: Path) -> None:
-    lock = acquire_root(tmp_path)
-    go, done = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(done[1], b"x")
-        os.read(go[0], 1)
-        os._exit(0)
-    os.read(done[0], 1)
-    lock.close()
-    acquire_root(tmp_path).close()
-    os.write(go[1], b"x")
-    os.waitpid(child, 0)
-    for end in (*go, *done):
-        os.close(end)
-
-
 def test_a_failed_commit_closes_the_ledger_for_writing(tmp_path: Path) -> None:
     """A file-size limit fails the write of data pages: not a full disk, so nobody is told that nothing happened."""
     acquire_root(tmp_path).close()
@@ -249,8 +153,30 @@ def test_a_disk_that_fills_up_shows_as_an_io_error(tmp_path: Path, monkeypatch: 
 
 def test_no_run_starts_on_an_almost_full_disk(disk: DiskBench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert disk.store.has_room()
+    facts = begun(disk.store)
     monkeypatch.setattr("maka.storage.ledger.free_bytes", _almost_no_bytes)
     assert not disk.store.has_room()
+    assert isinstance(one(disk.store, append((2, [facts.text()]))), Appended)
+
+
+def test_the_last_of_the_disk_is_left_to_settlements(disk: DiskBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = begun(disk.store)
+    monkeypatch.setattr("maka.storage.ledger.free_bytes", _no_bytes)
+    stream = facts.text()
+    piece = PutPartial(
+        session_id=facts.session,
+        invocation_id=facts.invocation,
+        stream_id=stream.id,
+        kind="text",
+        generation=1,
+        offset=0,
+        text="x",
+    )
+    (refused,) = disk.store.commit([append((2, [facts.text()]))], [piece])
+    assert code_of(refused) is RefusalCode.LEDGER_FULL
+    assert disk.store.partials(facts.invocation) == []
+    end = append((2, [facts.terminal(Status.FAILED)]), settlement=True)
+    assert isinstance(one(disk.store, end), Appended)
 
 
 def _no_bytes(root: Path) -> int:
@@ -261,35 +187,6 @@ def _no_bytes(root: Path) -> int:
 def _almost_no_bytes(root: Path) -> int:
     del root
     return FREE_BYTES_MIN - 1
-
-
-def test_a_store_that_was_taken_over_is_not_written(disk: DiskBench) -> None:
-    """Somebody removed the lock file: the owner epoch shows that there is another writer."""
-    facts = begun(disk.store)
-    code = (
-        "import sys; from pathlib import Path; from maka.storage.ledger import LmdbLedger;"
-        "LmdbLedger.open(Path(sys.argv[1]))"
-    )
-    subprocess.run([sys.executable, "-c", code, str(disk.root)], check=True)
-    with pytest.raises(LedgerFailedError, match="taken the store over"):
-        one(disk.store, append((2, [facts.text()])))
-
-
-def test_readers_work_beside_an_owner_and_without_one(disk: DiskBench) -> None:
-    facts = begun(disk.store)
-    code = """
-import sys
-from pathlib import Path
-from maka.storage.reader import LmdbReader
-from maka.storage.verify import verify
-reader = LmdbReader.open(Path(sys.argv[1]))
-print(reader.head().position, len(reader.read_positions()), verify(reader).ok)
-"""
-    command = [sys.executable, "-c", code, str(disk.root)]
-    assert subprocess.run(command, check=True, capture_output=True).stdout.split() == [b"3", b"3", b"True"]
-    one(disk.store, append((2, [facts.text()])))
-    disk.close()
-    assert subprocess.run(command, check=True, capture_output=True).stdout.split() == [b"4", b"4", b"True"]
 
 
 def test_each_start_is_an_epoch_of_its_own(disk: DiskBench) -> None:

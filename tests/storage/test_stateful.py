@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from maka.contracts.content import FunctionResponse, Outcome
 from maka.contracts.events import Refs, RuntimeEvent, Status
@@ -24,7 +31,8 @@ from projections.append_rules import Limits
 from tests.storage.facts import BLOBS, Facts, append, caused, command
 
 LIMITS = Limits(events_max=16, untaken_max=2, calls_max=3)
-ACTS = ["text", "call", "dispatch", "respond", "ask", "answer", "close", "take", "queue", "retract", "end", "stray"]
+RARE = ["ask", "answer", "close", "take", "queue", "retract", "end", "stray"]
+ACTS = ["text", "call", "dispatch", "respond"] * 2 + RARE
 PICK = st.integers(0, 3)
 
 
@@ -83,33 +91,35 @@ class Stores(RuleBasedStateMachine):
                 self.made.setdefault(act, []).append(event)
                 return event
 
-    @rule()
-    def open_session(self) -> None:
-        facts = Facts((len(self.worlds) + 1) * 10_000)
-        self.worlds.append(facts)
-        self.pending.append(facts.opened())
+    @initialize(sessions=st.integers(1, 3))
+    def begin(self, sessions: int) -> None:
+        for number in range(sessions):
+            facts = Facts((number + 1) * 10_000)
+            self.worlds.append(facts)
+            self.pending += [facts.opened(), facts.started()]
+        self.flush([])
 
-    @precondition(lambda self: self.worlds)
-    @rule(pick=PICK, fresh=st.booleans())
-    def begin_run(self, pick: int, fresh: bool) -> None:
+    @rule(pick=PICK, fresh=st.booleans(), known=st.booleans())
+    def begin_run(self, pick: int, fresh: bool, known: bool) -> None:
         facts = self.worlds[pick % len(self.worlds)]
         if fresh:
             facts.run()
-        self.pending.append(facts.started())
+        item = facts.started() if known else Facts(90_000 + len(self.log)).started()
+        self.pending.append(item)
 
-    @precondition(lambda self: self.worlds)
-    @rule(data=st.data(), pick=PICK, settle=st.booleans(), off=st.sampled_from([0] * 8 + [1, -1]))
-    def act(self, data: st.DataObject, pick: int, settle: bool, off: int) -> None:
+    @rule(data=st.data(), pick=PICK, settle=st.booleans(), off=st.sampled_from([0] * 12 + [1]), now=st.booleans())
+    def act(self, data: st.DataObject, pick: int, settle: bool, off: int, now: bool) -> None:
         facts = self.worlds[pick % len(self.worlds)]
-        acts = data.draw(st.lists(st.sampled_from(ACTS), min_size=1, max_size=5))
+        acts = data.draw(st.lists(st.sampled_from(ACTS), min_size=1, max_size=4))
         events = [self.make(facts, act, data.draw(PICK)) for act in acts]
         by_stream: dict[InvocationId, list[RuntimeEvent]] = {}
         for event in events:
             by_stream.setdefault(event.invocation_id, []).append(event)
         groups = [(self.seq_of(stream) + off, made) for stream, made in by_stream.items()]
         self.pending.append(append(*groups, settlement=settle))
+        if now:
+            self.flush([])
 
-    @precondition(lambda self: self.worlds)
     @rule(pick=PICK, word=st.sampled_from(["c1", "c2"]), digest=st.sampled_from(["h1", "h1", "h2"]))
     def act_on_command(self, pick: int, word: str, digest: str) -> None:
         facts = self.worlds[pick % len(self.worlds)]
@@ -125,7 +135,9 @@ class Stores(RuleBasedStateMachine):
 
     @rule(data=st.data(), pick=PICK)
     def commit(self, data: st.DataObject, pick: int) -> None:
-        partials = [self.piece(data) for _ in range(pick if self.worlds else 0)]
+        self.flush([self.piece(data) for _ in range(pick)])
+
+    def flush(self, partials: list[PutPartial]) -> None:
         batch, self.pending = self.pending, []
         results = self.disk.commit(batch, partials)
         assert results == self.twin.commit(batch, partials)

@@ -1,5 +1,6 @@
 """Damage is found with its place, fences one session, and everything rebuildable can be made again."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,9 +9,9 @@ from msgspec.structs import replace
 
 from maka.contracts.codec import draft, encode
 from maka.contracts.content import Outcome, Text
-from maka.contracts.errors import LedgerDamagedError, LedgerError, StoreHeldError
+from maka.contracts.errors import LedgerDamagedError, LedgerError, Refusal, StoreHeldError
 from maka.contracts.events import Committed, Refs
-from maka.contracts.ids import InvocationId, MessageId, SessionId
+from maka.contracts.ids import CommandId, InvocationId, MessageId, SessionId
 from maka.contracts.limits import BLOB_INLINE_BYTES_MAX
 from maka.contracts.ports import Appended, LedgerHead
 from maka.storage.blobs import blob_path
@@ -261,3 +262,35 @@ def test_a_replay_finds_what_an_append_would_refuse() -> None:
     partial = replace(Facts(50).session_opened(), partial=True)
     assert replay.take(Committed(position=4, seq=1, event=partial), 1) is not None
     assert replay.session_of(InvocationId(uuid(999))) is None and SessionId(partial.session_id) in replay.fenced
+
+
+@pytest.mark.parametrize("database", REBUILDABLE)
+@pytest.mark.parametrize("garbage", [b"", b"\xc1", b"\xff" * 100])
+def test_garbage_beside_the_events_is_a_ledger_error_and_nothing_worse(
+    disk: DiskBench, database: str, garbage: bytes
+) -> None:
+    a, b = filled(disk)
+    before = rows(disk)
+    text = disk.store.read_stream(b.invocation)[1].event
+    for key, _ in before[database]:
+        put(disk, database, key, garbage)
+    store = disk.restart()
+    reads: list[Callable[[], object]] = [
+        lambda: store.read_session(a.session),
+        lambda: store.read_stream(a.invocation),
+        lambda: store.command("", CommandId("make")),
+        lambda: store.tail(b.invocation),
+        store.read_positions,
+        store.open_work,
+        store.header_bytes,
+    ]
+    for read in reads:
+        with contextlib.suppress(LedgerDamagedError):
+            read()
+    again = append((0, caused([a.session_opened()], "make", "h")), command=command("", "make", "h"))
+    retry = append((1, [text]))
+    for result in store.commit([again, retry, append((8, [a.text()])), append((2, [b.control()]))]):
+        assert isinstance(result, Appended | Refusal)
+    disk.close()
+    rebuild(disk.root)
+    assert verify(disk.restart().reader).ok
