@@ -14,7 +14,7 @@ def machine(folder: Path | None = None) -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    return f"machine: {cores} cores{load}, {system}, fsync of 4 KiB {fsync_ms(folder):.2f} ms"
+    return f"machine: {cores} cores{load}, {system}, a write of 4 KiB and its fsync {fsync_ms(folder):.2f} ms"
 
 
 def fsync_ms(folder: Path | None = None, rounds: int = 50) -> float:

@@ -27,7 +27,7 @@ from actors.ledger import LedgerActor
 from actors.messages_ledger import Follow, ToLedger
 from actors.projection import ProjectionActor
 from bench import _sqlite
-from bench._report import machine, quantile
+from bench._report import fsync_ms, machine, quantile
 from bench._world import Run, runs
 from bench._writers import Go, LightWriter, Window, WriterActor, to_ledger
 from maka.contracts.ports import Append
@@ -38,6 +38,7 @@ from maka.storage.environment import acquire_root
 from maka.storage.ledger import LmdbLedger
 
 CONCURRENCY = (1, 16, 128, 1_000)
+OURS = ("ledger", "ledger, threads")
 GOAL_AT = 128
 GOAL_RATIO, GOAL_P99_MS = 10.0, 50.0
 LOG: Any = structlog.wrap_logger(structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(30))
@@ -164,23 +165,32 @@ def measure(folder: Path, number: int, rounds: int, seconds: float) -> dict[str,
         sqlite.close()
 
 
-def report(number: int, samples: dict[str, list[Sample]]) -> None:
+def report(number: int, samples: dict[str, list[Sample]], flush_ms: float) -> None:
     print(f"(b) {number:,} concurrent run{'s' * (number > 1)}, each waiting for its acknowledgement")
-    rates = {name: median(sample.events / sample.seconds for sample in each) for name, each in samples.items()}
+    rates: dict[str, float] = {}
     late_ms: dict[str, float] = {}
-    for name, each in samples.items():
-        waits = [wait for sample in each for wait in sample.waits_s]
+    for name, taken in samples.items():
+        waits = [wait for sample in taken for wait in sample.waits_s]
+        rates[name] = median(sample.events / sample.seconds for sample in taken)
         p50, late_ms[name] = quantile(waits, 0.5) * 1e3, quantile(waits, 0.99) * 1e3
         print(f"    {name:16} {rates[name]:9,.0f} events/s   p50 {p50:8.2f} ms   p99 {late_ms[name]:9.2f} ms")
-    for name in ("ledger", "ledger, threads"):
+    for name in OURS:
         each, one = rates[name] / rates["sqlite each"], rates[name] / rates["sqlite one"]
-        line = f"    {name} / sqlite each {each:.2f}x, / sqlite one {one:.2f}x"
-        if number == GOAL_AT:
-            met = each >= GOAL_RATIO and late_ms[name] < GOAL_P99_MS
-            line += f" (goal {GOAL_RATIO:.0f}x of each, p99 under {GOAL_P99_MS:.0f} ms: {'met' if met else 'missed'})"
-        print(line)
+        print(f"    {name} / sqlite each {each:.2f}x, / sqlite one {one:.2f}x")
+    if number == GOAL_AT:
+        for name in OURS:
+            each = rates[name] / rates["sqlite each"]
+            ratio, late = met(each >= GOAL_RATIO), met(late_ms[name] < GOAL_P99_MS)
+            print(f"    {name}: goal {GOAL_RATIO:.0f}x of sqlite each {ratio}, p99 under {GOAL_P99_MS:.0f} ms {late}")
+        print(
+            f"    Only `sqlite each` flushes per event, at {flush_ms:.2f} ms here: a slower disk makes the ratio larger."
+        )
     if number == 1 and rates["ledger"] < rates["sqlite each"]:
         print("    One run alone is slower than SQLite: the ledger gains from batches, and one run makes none.")
+
+
+def met(reached: bool) -> str:
+    return "met" if reached else "missed"
 
 
 def main() -> None:
@@ -190,11 +200,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.5, help="length of a window")
     parser.add_argument("--dir", type=Path, help="a folder on the disk to measure (default: the temporary folder)")
     options = parser.parse_args()
+    flush_ms = fsync_ms(options.dir)
     print(machine(options.dir))
     for number in options.runs:
         folder = Path(tempfile.mkdtemp(prefix="maka-bench-", dir=options.dir))
         try:
-            report(number, measure(folder, number, options.rounds, options.seconds))
+            report(number, measure(folder, number, options.rounds, options.seconds), flush_ms)
         finally:
             shutil.rmtree(folder)
 

@@ -133,8 +133,12 @@ def outcome(shown: list[Shown], deltas: int, events: int, commits: int) -> Outco
 def report(label: str, found: Outcome) -> None:
     p50, p99, worst = (quantile(found.ages_ms, share) for share in (0.5, 0.99, 1.0))
     print(f"{label}: {found.deltas:,} deltas, {found.deltas / found.seconds:,.0f} deltas/s in {found.seconds:.1f} s")
-    print(f"    flush to screen: p50 {p50:.1f} ms, p99 {p99:.1f} ms, worst {worst:.1f} ms; {found.screens:,} screen events")
-    print(f"    durable: {found.events} events, {found.commits} commits: one for {found.deltas / found.commits:,.0f} deltas")
+    print(
+        f"    flush to screen p50 {p50:.1f} ms, p99 {p99:.1f} ms, worst {worst:.1f} ms; {found.screens:,} screen events"
+    )
+    print(
+        f"    durable: {found.events} events, {found.commits} commits ({found.deltas / found.commits:,.0f} deltas each)"
+    )
 
 
 def at_full_speed(host: Host, folder: Path, base_url: str, deltas: int, streams: int) -> None:
@@ -150,7 +154,7 @@ def at_full_speed(host: Host, folder: Path, base_url: str, deltas: int, streams:
 
 def at_a_pace(host: Host, folder: Path, streams: int, seconds: float) -> None:
     print(f"at a model's pace (merged for up to {DELTA_MERGE_S * 1e3:.0f} ms; stored every {PARTIAL_EVERY_S:g} s)")
-    for count, pace_s in ((1, 0.05), (1, 0.01), (streams, 0.02)):
+    for count, pace_s in ((1, 0.05), (1, 0.01), (streams, 0.05), (streams, 0.02)):
         found = measure(host, folder, count, round(seconds / pace_s), pace_s)
         report(f"{count} stream{'s' * (count > 1)}, a delta each {pace_s * 1e3:.0f} ms", found)
 
@@ -170,7 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--deltas", type=int, default=10_000, help="deltas of one answer (a tenth where many stream)")
     parser.add_argument("--streams", type=int, default=100, help="streams at once")
-    parser.add_argument("--seconds", type=float, default=8.0, help="length of each paced measurement")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of each paced measurement")
     parser.add_argument("--dir", type=Path, help="a folder on the disk to measure (default: the temporary folder)")
     options = parser.parse_args()
     print(machine(options.dir))

@@ -139,7 +139,9 @@ class ChatStream:
             elif answer.frames == frames:
                 continue  # comments, or a frame that isn't whole: no sign of life
             frames = answer.frames
-            _push_back(guard, loop.time(), self._silence_s(answer))
+            until_s = deadline_after(guard.when(), loop.time(), self._silence_s(answer))
+            if until_s != guard.when():
+                guard.reschedule(until_s)
 
     def _silence_s(self, answer: Answer) -> float:
         """Return how long the provider may be silent now; 0 means for ever."""
@@ -193,17 +195,16 @@ class ChatStream:
                 self._listener.failed(verdict, self._answer is not None and self._answer.observed)
 
 
-def _push_back(guard: asyncio.Timeout, now_s: float, silence_s: float) -> None:
-    """Let the guard end a silence of `silence_s` (0 is for ever), or of up to an eighth more.
+def deadline_after(until_s: float | None, now_s: float, silence_s: float) -> float | None:
+    """Return when a silence that begins now is over: after `silence_s` (0 is for ever), or up to an eighth later.
 
-    A timer that is moved for each frame costs as much as reading the frame, and the loop keeps all the old ones.
+    The deadline that stands is kept where it will do. A timer that is moved for each frame costs as much as reading
+    the frame, and the loop keeps all the old ones.
     """
-    until_s = guard.when()
     if not silence_s:
-        if until_s is not None:
-            guard.reschedule(None)
-    elif until_s is None or not silence_s <= until_s - now_s <= silence_s * _SILENCE_SLACK:
-        guard.reschedule(now_s + silence_s * _SILENCE_SLACK)
+        return None
+    latest_s = now_s + silence_s * _SILENCE_SLACK
+    return until_s if until_s is not None and now_s + silence_s <= until_s <= latest_s else latest_s
 
 
 async def _linger(http: HttpAnswer) -> None:
