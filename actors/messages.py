@@ -240,24 +240,26 @@ class ToolDied(Message, frozen=True):
     reason: str
 
 
-CONTROL = (
-    AppendDone,
-    RunClosed,
-    BarrierPassed,
-    LedgerUp,
-    RunStarted,
-    ChildStarted,
-    RunReleased,
-    RunDied,
-    SessionDied,
-    LedgerDied,
-    BackendDied,
-    ToolDied,
-    StopRun,
-    Due,
-    Cancel,
-    CancelTool,
-    Grant,
+CONTROL: frozenset[type[Message]] = frozenset(
+    {
+        AppendDone,
+        RunClosed,
+        BarrierPassed,
+        LedgerUp,
+        RunStarted,
+        ChildStarted,
+        RunReleased,
+        RunDied,
+        SessionDied,
+        LedgerDied,
+        BackendDied,
+        ToolDied,
+        StopRun,
+        Due,
+        Cancel,
+        CancelTool,
+        Grant,
+    }
 )
 COMMANDS = (CreateSession, SendMessage, StopSession, AnswerWait, OpenSession, StopRun, AnswerRun)
 

@@ -3,7 +3,7 @@
 (a) A batch of 128 events from 128 runs, each waiting for its own acknowledgement, against LMDB puts of the very same
 rows with the same commit. Encoding is outside both, the commit inside both.
 (c) The same batch, and one event alone, on a ledger of 1,000,000 events against an empty one.
-Part (b), through actors, is in a file of its own.
+Part (b), through actors, is `append_actors.py`.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import Any
 
 import lmdb
 
+from bench._report import machine
 from bench._world import Run, runs
 from maka.contracts.ports import Append, Appended
 from maka.storage.batch import Batch
@@ -207,6 +208,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000, help="size of the large ledger in part c")
     parser.add_argument("--dir", type=Path, help="a folder on the disk to measure (default: the temporary folder)")
     options = parser.parse_args()
+    print(machine(options.dir))
     folder = Path(tempfile.mkdtemp(prefix="maka-bench-", dir=options.dir))
     try:
         if options.part != "c":

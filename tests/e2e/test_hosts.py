@@ -31,7 +31,10 @@ def test_two_hosts_on_two_roots_in_one_process(world: World) -> None:
 def test_shutdown_with_live_runs(world: World) -> None:
     world.haste.hold()
     script = by_prompt(
-        stream=[Turn(text="so far", gate=Gate())], tool=[HANGS], wait=[Fault(status=503, error="busy")], idle=[Turn(text="x")]
+        stream=[Turn(text="so far", gate=Gate())],
+        tool=[HANGS],
+        wait=[Fault(status=503, error="busy")],
+        idle=[Turn(text="x")],
     )
     maka = world.open(script)
     sessions = {word: maka.new_session(word) for word in ("stream", "tool", "wait", "idle")}

@@ -91,7 +91,9 @@ def test_h18_tool_call_ids_reused_in_later_turns(world: World) -> None:
 def two_providers(world: World) -> Maka:
     """Return a Maka with a first provider that takes anything, and a second one that is strict."""
     call = tool_call(index=0, id="functions.Read:0", function=function("Read", '{"path":"a.txt"}'))
-    first = world.model([Raw(steps=(chunk({"reasoning_content": "look"}), call, *CALLS)), Turn(text="one")], strict=None)
+    first = world.model(
+        [Raw(steps=(chunk({"reasoning_content": "look"}), call, *CALLS)), Turn(text="one")], strict=None
+    )
     second = world.model([Turn(text="two")])
     maka = world.maka(first, send_reasoning_back=True)
     maka.config = with_profile(maka.config, profile_of(second, "second"))
