@@ -149,7 +149,9 @@ def open_host(config: Config) -> Host:
                 kernel.tell(LedgerDied(reason=reason))
 
         clock, ids = SystemClock(), UuidSource()
-        ledger: Address[ToLedger] = _start(stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal)
+        ledger: Address[ToLedger] = _start(
+            stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep
+        )
         ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
         feed = _start_feed(stack, log, store)
         ledger.tell(Follow(to=feed))
