@@ -10,9 +10,7 @@ from maka.contracts.actions import (
     BoundaryDecision,
     BoundaryRequest,
     ConfigurationChanged,
-    Expansion,
     FileChange,
-    FileEntry,
     FileSeen,
     MessageQueued,
     MessageRetracted,
@@ -29,6 +27,7 @@ from maka.contracts.actions import (
     UserQuestionAnswer,
     UserQuestionRequest,
 )
+from maka.contracts.boundary import CarriedGrant, Expansion, FileEntry
 from maka.contracts.content import (
     BlobRef,
     Content,
@@ -291,6 +290,20 @@ ADDED: tuple[RuntimeEvent, ...] = (
             user_question_request=UserQuestionRequest(
                 call_id=CALL, questions=(Question(question="Which one?"),), active_ms=1_500
             )
+        ),
+    ),
+    _event(
+        403,
+        actions=Actions(
+            boundary_changed=BoundaryChanged(
+                profile="ask", revision=4, grants=EXPANSION, scope="workspace", revoked=(EVENT,), client="cli"
+            )
+        ),
+    ),
+    _event(
+        404,
+        content=SessionOpened(
+            number=2, cwd="/w", real_cwd="/w", carried=(CarriedGrant(origin=EVENT, expansion=EXPANSION),)
         ),
     ),
 )
