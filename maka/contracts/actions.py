@@ -18,13 +18,15 @@ class BoundaryRequest(Shape, frozen=True, kw_only=True):
 
 
 class BoundaryDecision(Shape, frozen=True, kw_only=True):
-    """A person's answer; the decision fact is the grant."""
+    """A person's answer; the decision fact is the grant. `covers` names other open requests that it would satisfy:
+    they still wait for answers of their own."""
 
     request_id: EventId
     decision: Literal["allow", "deny"]
     scope: Literal["once", "session", "workspace"] = "session"
     revision: int = 0
     client: str | None = None
+    covers: tuple[EventId, ...] = ()
 
 
 class Recovery(Shape, frozen=True, kw_only=True):

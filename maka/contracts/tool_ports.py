@@ -114,12 +114,15 @@ class Tool(Protocol):
         ...
 
 
+Asked = BoundaryRequest | UserQuestionRequest
+
+
 @runtime_checkable
 class AskingTool(Protocol):
     """A tool whose answer comes from a person: it isn't dispatched, its request parks the run."""
 
-    def request(self, call: ToolCall, active_ms: int) -> BoundaryRequest | UserQuestionRequest:
-        """Return the request fact; pure. The call's arguments passed the gate."""
+    def prepare(self, call: ToolCall, env: ToolEnv) -> Asked | str:
+        """Return the request, normalised against what is really there, or the text of a refusal. Short file work."""
         ...
 
 

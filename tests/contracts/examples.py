@@ -306,6 +306,14 @@ ADDED: tuple[RuntimeEvent, ...] = (
             number=2, cwd="/w", real_cwd="/w", carried=(CarriedGrant(origin=EVENT, expansion=EXPANSION),)
         ),
     ),
+    _event(
+        405,
+        actions=Actions(
+            state_delta=StateDelta(
+                boundary_decision=BoundaryDecision(request_id=EVENT, decision="allow", covers=(EVENT,))
+            )
+        ),
+    ),
 )
 """Fields that came later, in the order in which they came."""
 
