@@ -39,6 +39,10 @@ class Address(Generic[M_contra]):
     def is_alive(self) -> bool:
         return self._ref.is_alive()
 
+    def move_to(self, other: "Address[M_contra]") -> None:
+        """Reach another actor from now on: how everyone who knows an actor goes on with its successor."""
+        self._ref = other._ref
+
     def stop(self) -> None:
         """Ask the actor to stop after what is already in its mailbox. Returns at once."""
         if self._ref.is_alive():

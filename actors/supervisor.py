@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from actors.address import Address
 from actors.base import Log
-from actors.messages import ChildStarted, OrphansDue, RunStarted, ToKernel, ToRun
+from actors.messages import ChildStarted, OrphansDue, RunStarted, ToKernel
 from actors.messages_ledger import CloseRun, ToLedger
+from actors.messages_run import ToRun
 from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.limits import SESSION_RELOADS_MAX, SESSION_RELOADS_WINDOW_S, SETTLE_WAIT_S
 from maka.contracts.ports import Clock, Timers

@@ -21,13 +21,13 @@ from actors.address import Address, OneShot
 from actors.base import Log, MakaActor
 from actors.kernel import KernelActor
 from actors.ledger import LedgerActor
-from actors.messages import LedgerDied, Recover, Shutdown, ToKernel
+from actors.messages import LedgerDied, Recover, Shutdown, Sweep, ToKernel
 from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.wiring import Ports
 from maka.config import Config, read_key
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
-from maka.contracts.limits import RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
+from maka.contracts.limits import FEED_RESTARTS_MAX, RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, SWEEP_EVERY_S
 from maka.contracts.model_ports import ModelProfile, Provider
 from maka.contracts.ports import LedgerReader
 from maka.edges.clock import SystemClock
@@ -49,6 +49,7 @@ from maka.tools.registry import builtin_tools
 
 ACTOR_STOP_TIMEOUT_S = 5.0
 FAILED_POLL_S = 0.25
+"""How soon a failed ledger ends the wait for recovery; its end itself is noticed at once."""
 FAILED = "the ledger failed; start again to see what is durable"
 
 
@@ -88,23 +89,6 @@ class Secrets:
 
     def __call__(self, text: str) -> str:
         return self._redact(text)
-
-
-class Failing:
-    """Hears that the ledger can't go on, and sees to it that nothing else does. Any thread may call it."""
-
-    def __init__(self, log: Log) -> None:
-        self.failed = Event()
-        self.kernel: Address[ToKernel] | None = None
-        self._log = log
-
-    def __call__(self, reason: str) -> None:
-        if self.failed.is_set():  # a failed commit is heard of once more as the end of its actor
-            return
-        self.failed.set()
-        self._log.error("ledger_failed", error_kind=reason)
-        if self.kernel is not None:
-            self.kernel.tell(LedgerDied(reason=reason))
 
 
 @dataclass(frozen=True)
@@ -157,20 +141,30 @@ def open_host(config: Config) -> Host:
         stack.callback(io.close)
         timers = ThreadTimers.start()
         stack.callback(timers.close)
-        failing = Failing(log)
+        failed = Event()
         blobs = FileBlobs(config.state_root)
-        ledger = _start_ledger(stack, log, store, blobs, timers, failing)
-        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
-        feed: Address[ToFeed] = _start(stack, ProjectionActor, log, None, store)
-        ledger.tell(Follow(to=feed))
-        kernel: Address[ToKernel] = _start(stack, KernelActor, ports, None, ledger, feed)
-        failing.kernel = kernel
-        recovered = _recover(kernel, failing.failed)
-        stack.callback(_shut_down, kernel, failing.failed, log)
-        manager = SessionManager(kernel, feed, ports.ids, failed=failing.failed.is_set)
-        return Host(
-            manager=manager, reader=store, recovered_runs=recovered, failed=failing.failed, _closing=stack.pop_all()
+        over: list[Address[ToKernel]] = []
+
+        def fatal(reason: str) -> None:
+            log.error("ledger_failed", error_kind=reason)
+            failed.set()
+            for kernel in over:
+                kernel.tell(LedgerDied(reason=reason))
+
+        clock, ids = SystemClock(), UuidSource()
+        ledger: Address[ToLedger] = _start(
+            stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep
         )
+        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
+        feed = _start_feed(stack, log, store)
+        ledger.tell(Follow(to=feed))
+        kernel: Address[ToKernel] = _start(stack, KernelActor, ports, fatal, ledger, feed)
+        over.append(kernel)
+        recovered = _recover(kernel, failed)
+        _sweep(timers, kernel)
+        stack.callback(_shut_down, kernel, failed, log)
+        manager = SessionManager(kernel, feed, ports.ids, failed=failed.is_set)
+        return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
 
 
 def open_reader(config: Config) -> LmdbReader:
@@ -220,24 +214,45 @@ def _ports(
     )
 
 
-def _start_ledger(
-    stack: ExitStack, log: Log, store: LmdbLedger, blobs: FileBlobs, timers: ThreadTimers, failing: Failing
-) -> Address[ToLedger]:
-    return _start(stack, LedgerActor, log, failing, store, blobs, SystemClock(), timers, UuidSource(), failing)
+def _start_feed(stack: ExitStack, log: Log, store: LmdbLedger) -> Address[ToFeed]:
+    """Start the feed, with a successor for each one that crashes: its readers come again, and no run notices."""
+    refs: list[pykka.ActorRef[ProjectionActor]] = []
+
+    def died(reason: str) -> None:
+        if len(refs) > FEED_RESTARTS_MAX:
+            log.error("feed_given_up", error_kind=reason)
+            return
+        refs.append(ProjectionActor.start(log, died, store))
+        feed.move_to(Address(refs[-1]))
+
+    refs.append(ProjectionActor.start(log, died, store))
+    feed: Address[ToFeed] = Address(refs[-1])
+    stack.callback(lambda: _stop(refs[-1]))
+    return feed
+
+
+def _sweep(timers: ThreadTimers, kernel: Address[ToKernel]) -> None:
+    """Let the kernel look for silent deaths, for as long as it lives."""
+
+    def tick() -> None:
+        if kernel.tell(Sweep()):
+            timers.after(SWEEP_EVERY_S, tick)
+
+    timers.after(SWEEP_EVERY_S, tick)
 
 
 def _start(stack: ExitStack, actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
     """Start an actor whose stop, bounded in time, is part of closing."""
     ref = actor.start(*args)
-
-    def stop() -> None:
-        try:
-            ref.stop(block=True, timeout=ACTOR_STOP_TIMEOUT_S)
-        except (pykka.ActorDeadError, pykka.Timeout):
-            return
-
-    stack.callback(stop)
+    stack.callback(_stop, ref)
     return Address(ref)
+
+
+def _stop(ref: pykka.ActorRef[Any]) -> None:
+    try:
+        ref.stop(block=True, timeout=ACTOR_STOP_TIMEOUT_S)
+    except (pykka.ActorDeadError, pykka.Timeout):
+        return
 
 
 def _recover(kernel: Address[ToKernel], failed: Event) -> int:

@@ -335,6 +335,7 @@ class World:
                 return haste.over(ThreadTimers.start(on_error))
 
         patch.setattr(app, "ThreadTimers", Started)
+        patch.setattr(app, "SWEEP_EVERY_S", 0.5)  # below a second, so that it is neither hastened nor held
         self.faults.install(patch)
 
     @property

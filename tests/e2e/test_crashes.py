@@ -228,6 +228,20 @@ def test_a_crash_keeps_a_long_text_whole(world: World) -> None:
     assert maka.host.reader.blob(text.whole.sha256) == words.encode()
 
 
+def test_a_store_that_dies_in_recovery_ends_the_start(world: World) -> None:
+    maka = world.open([Turn(text="so far", gate=Gate())])
+    maka.send().until_said("so far")
+    world.faults.before = dies
+    with pytest.raises((OutcomeUnknownError, RefusedError)):
+        maka.manager.stop(maka.session_id, "test")
+    with pytest.raises(LedgerFailedError):
+        maka.close()
+    with pytest.raises(LedgerFailedError, match="start again"):
+        maka.open()
+    world.faults.before = lambda _: None
+    assert maka.open().host.recovered_runs == 1
+
+
 def dies(appends: Sequence[Append]) -> None:
     raise LedgerFailedError("cut")
 

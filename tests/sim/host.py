@@ -80,6 +80,7 @@ class SimHost:
         self.window = window
         self.fatal: list[str] = []
         self.provider_name = "sim"
+        self.waits_keep = True
         self._commands = 0
         self._seed = seed
         self._choose = choose
@@ -110,7 +111,7 @@ class SimHost:
         )
         fatal = self.fatal.append
         self.ledger: Address[ToLedger] = world.spawn(
-            LedgerActor, QUIET, None, store, self.blobs, world, world, world.next_id, fatal
+            LedgerActor, QUIET, None, store, self.blobs, world, world, world.next_id, fatal, self.waits_keep
         )
         self.feed: Address[ToFeed] = world.spawn(ProjectionActor, QUIET, None, store)
         self.ledger.tell(Follow(to=self.feed))
