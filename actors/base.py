@@ -113,7 +113,10 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
     def _actor_loop_teardown(self) -> None:
         # Pykka answers only what was asked; commands carry a port of their own, and none may be lost in silence.
         while not self.actor_inbox.empty():
-            self._answer(self.actor_inbox.get().message)
+            envelope = self.actor_inbox.get()
+            self._answer(envelope.message)
+            if envelope.reply_to is not None:
+                envelope.reply_to.set(None)  # nothing of ours asks: it is a stop, and who sent it may be waiting
         super()._actor_loop_teardown()
 
     def _answer(self, message: Any) -> None:
