@@ -1,12 +1,16 @@
-"""The memory twin with faults: commits that are refused, lost, or kept without anybody hearing of it."""
+"""A store with faults: commits that are refused, lost, or kept without anybody hearing of it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
 from maka.contracts.content import BlobRef
 from maka.contracts.errors import LedgerFailedError, LedgerFullError
-from maka.contracts.ports import Append, AppendResult, PutPartial
-from maka.storage.memory import MemoryBlobs, MemoryLedger
+from maka.contracts.limits import MAP_BYTES_MAX
+from maka.contracts.ports import Append, AppendResult, BlobWriter, PutPartial
+from maka.storage.blobs import FileBlobs
+from maka.storage.ledger import LmdbLedger
+from maka.storage.memory import MemoryBlobs, MemoryLedger, MemoryState
 
 CommitFault = Literal["refuse", "die_lost", "die_kept", "sync_lost", "sync_kept"]
 """No room; the process dies before the commit, or after it; the sync fails, and the bytes are lost, or durable."""
@@ -16,15 +20,31 @@ class PowerCutError(Exception):
     """The process is gone in the middle of a commit."""
 
 
-class FaultyLedger(MemoryLedger):
-    """The memory twin with a choice of faults.
+class FaultyLedger:
+    """A store with a choice of faults: the memory twin, or, with `root`, the real one.
 
     `next` is what befalls the next commit, `faults` what befalls the one of a number (from 1); `before` may raise for
     a commit, given its number. `full` refuses all.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        state: MemoryState | None = None,
+        *,
+        blobs: "FaultyBlobs | None" = None,
+        root: Path | None = None,
+        map_bytes: int = MAP_BYTES_MAX,
+    ) -> None:
+        self.root, self._blobs, self._map_bytes = root, blobs, map_bytes
+        memory = None if blobs is None else blobs.memory
+        inner: MemoryLedger | LmdbLedger
+        inner = MemoryLedger(state, blobs=memory) if root is None else LmdbLedger.open(root, map_bytes=map_bytes)
+        self.inner = inner
+        self.head, self.tail, self.open_work = inner.head, inner.tail, inner.open_work
+        self.read_stream, self.read_positions = inner.read_stream, inner.read_positions
+        self.read_session, self.iter_session = inner.read_session, inner.iter_session
+        self.header_of, self.header_bytes = inner.header_of, inner.header_bytes
+        self.command, self.partials, self.blob = inner.command, inner.partials, inner.blob
         self.commits = 0
         self.before: Callable[[int], None] | None = None
         self.faults: dict[int, CommitFault] = {}
@@ -33,6 +53,16 @@ class FaultyLedger(MemoryLedger):
         self.cut = False
         self.failed = False
         self.closed = False
+
+    def again(self) -> "FaultyLedger":
+        """Return the store as a new process finds it; faults don't outlive the old one, a lack of room does."""
+        if isinstance(self.inner, MemoryLedger):
+            successor = FaultyLedger(self.inner.snapshot(), blobs=self._blobs)
+        else:
+            self.inner.close()
+            successor = FaultyLedger(blobs=self._blobs, root=self.root, map_bytes=self._map_bytes)
+        successor.full = self.full
+        return successor
 
     def commit(self, appends: Sequence[Append], partials: Sequence[PutPartial] = ()) -> list[AppendResult]:
         assert not self.closed, "a commit to a closed store"
@@ -45,11 +75,11 @@ class FaultyLedger(MemoryLedger):
             self.before(self.commits)
         fault, self.next = self.faults.pop(self.commits, self.next), None
         if fault is None:
-            return super().commit(appends, partials)
+            return self.inner.commit(appends, partials)
         if fault == "refuse":
             raise LedgerFullError("no room")
         if fault.endswith("_kept"):
-            super().commit(appends, partials)
+            self.inner.commit(appends, partials)
         if fault.startswith("sync"):
             self.failed = True
             raise LedgerFailedError("the sync failed")
@@ -57,23 +87,24 @@ class FaultyLedger(MemoryLedger):
         raise PowerCutError("planted: the process died at a commit")
 
     def has_room(self) -> bool:
-        return not self.full and not self.failed
+        return not self.full and not self.failed and self.inner.has_room()
 
     def close(self) -> None:
-        self.closed = True
+        self.closed = True  # what it holds is looked at until the next start
 
 
-class FaultyBlobs(MemoryBlobs):
-    """Values that find no room while `full`."""
+class FaultyBlobs:
+    """Values, in memory or beside a real store, that find no room while `full`."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, root: Path | None = None) -> None:
+        self.memory = MemoryBlobs()
+        self._inner: BlobWriter = self.memory if root is None else FileBlobs(root)
         self.full = False
 
     def put(self, data: bytes) -> tuple[BlobRef, bytes | None]:
         if self.full:
             raise LedgerFullError("no room for a value")
-        return super().put(data)
+        return self._inner.put(data)
 
 
 def fail_commit(number: int, error: Exception) -> Callable[[int], None]:

@@ -47,7 +47,7 @@ QUIET = structlog.wrap_logger(structlog.PrintLogger(), processors=[_drop])
 
 
 class SimHost:
-    """One Maka. `world` is new after each restart; `replies` collects what commands were answered."""
+    """One Maka. `world` is new after each restart; `store` is one on disk where the memory twin won't do."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class SimHost:
         *,
         window: int | None = None,
         choose: Callable[[int], int] | None = None,
+        store: FaultyLedger | None = None,
     ) -> None:
         self.script = script
         self.window = window
@@ -65,8 +66,8 @@ class SimHost:
         self._seed = seed
         self._choose = choose
         self.effects = Effects()
-        self.blobs = FaultyBlobs()
-        self.store = FaultyLedger(blobs=self.blobs)
+        self.blobs = FaultyBlobs(None if store is None else store.root)
+        self.store = store or FaultyLedger(blobs=self.blobs)
         self.world = World(seed, choose)
         self.start()
 
@@ -129,9 +130,7 @@ class SimHost:
         """Lose everything but the committed bytes, then start again on them."""
         self.world.drop_all()
         ids, now_s = self.world.ids, self.world.now_s
-        full = self.store.full
-        self.store = FaultyLedger(self.store.snapshot(), blobs=self.blobs)
-        self.store.full = full
+        self.store = self.store.again()
         self.world = World(self.world.random.randrange(1 << 30), self._choose)
         self.world.ids, self.world.now_s = ids, now_s
         self.start()

@@ -41,7 +41,7 @@ def settle(played: Played) -> None:
     host.script = host.provider.script = lambda _: DONE
     _rest(played)
     # A fence is lifted, and a closed door opened, by a restart alone; two sweeps find who died without a word.
-    if any(asked.kind == "shutdown" for asked in played.clients.open):
+    if not host.fatal and any(asked.kind == "shutdown" for asked in played.clients.open):
         raise BrokenLaw("a shutdown never ended")
     played.crash("is started anew")
     _rest(played)

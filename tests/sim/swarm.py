@@ -15,6 +15,7 @@ from maka.contracts.ids import SessionId
 from maka.contracts.model_ports import ChatRequest
 from tests.sim.checkers import Checker
 from tests.sim.clients import Clients
+from tests.sim.faults import FaultyLedger
 from tests.sim.host import SimHost
 from tests.sim.laws import BrokenLaw
 from tests.sim.model import Said
@@ -39,10 +40,10 @@ BLOCK = 250
 class Swarm:
     """One story being played."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: Story, *, store: FaultyLedger | None = None) -> None:
         self.story = story
         self.choices = Choices(story)
-        self.host = SimHost(story.seed, self.answer, window=story.window, choose=self.choices)
+        self.host = SimHost(story.seed, self.answer, window=story.window, choose=self.choices, store=store)
         self.checker = Checker(self.host)
         self.clients = Clients(self.host)
         self.waits: list[tuple[SessionId, str]] = []
