@@ -106,6 +106,11 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         pykka.ActorRegistry.unregister(self.actor_ref)
         self.actor_stopped.set()
 
+    def _actor_loop_setup(self) -> None:
+        super()._actor_loop_setup()
+        if self.actor_stopped.is_set() and self._parent is not None:
+            self._parent("it could not start")  # Pykka calls no hook where on_start fails
+
     def _actor_loop(self) -> None:
         mark_actor_thread()
         super()._actor_loop()

@@ -163,7 +163,7 @@ def open_host(config: Config) -> Host:
         recovered = _recover(kernel, failed)
         _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log)
-        manager = SessionManager(kernel, feed, ports.ids, failed=failed.is_set)
+        manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set)
         return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
 
 
