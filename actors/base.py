@@ -20,6 +20,18 @@ M = TypeVar("M")
 Log = structlog.typing.FilteringBoundLogger
 
 
+NOT_DONE = Refusal(
+    code=RefusalCode.INTERNAL,
+    message="the part of the program that had to do it has ended; nothing was done, try again",
+)
+"""To a command that was not begun."""
+
+UNKNOWN = Refusal(
+    code=RefusalCode.OUTCOME_UNKNOWN, message="it may have been done; the same command id, sent again, tells"
+)
+"""To a command whose facts may be durable."""
+
+
 class TwoLanes:
     """The mailbox: two deques, and one wake-up token for each envelope.
 
@@ -82,10 +94,10 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         try:
             self.receive(message)
         except Exception:
-            self._answer(message)
+            self._answer(message, UNKNOWN)
             raise
         except BaseException as error:
-            self._answer(message)
+            self._answer(message, UNKNOWN)
             raise ActorCrash(f"{type(error).__name__} in {type(self).__name__}") from error
 
     @final
@@ -119,12 +131,11 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         # Pykka answers only what was asked; commands carry a port of their own, and none may be lost in silence.
         while not self.actor_inbox.empty():
             envelope = self.actor_inbox.get()
-            self._answer(envelope.message)
+            self._answer(envelope.message, NOT_DONE)
             if envelope.reply_to is not None:
                 envelope.reply_to.set(None)  # nothing of ours asks: it is a stop, and who sent it may be waiting
         super()._actor_loop_teardown()
 
-    def _answer(self, message: Any) -> None:
+    def _answer(self, message: Any, refusal: Refusal) -> None:
         if isinstance(message, COMMANDS):
-            reason = "the part of the program that had to answer has ended; look at the session, then try again"
-            message.reply.set(Refusal(code=RefusalCode.INTERNAL, message=reason))
+            message.reply.set(refusal)

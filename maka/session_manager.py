@@ -236,6 +236,8 @@ class SessionManager:
         if answer is None:
             raise OutcomeUnknownError(name)
         if isinstance(answer, Refusal):
+            if answer.code is RefusalCode.OUTCOME_UNKNOWN:
+                raise OutcomeUnknownError(name)
             raise RefusedError(answer)
         assert isinstance(answer, wanted), f"{type(answer).__name__} answers {type(message).__name__}"
         return answer

@@ -110,3 +110,11 @@ def receipt_lines(receipt: StopReceipt) -> Sequence[str]:
         return ("Nothing was running.",)
     head = f"Stopped run {receipt.run_id} ({receipt.abort_source or receipt.status}), which was {receipt.was}."
     return (head, *(f"  {call.name}: {call.outcome}" for call in receipt.calls))
+
+
+def honest_status(status: str, *, owned: bool) -> str:
+    """Return a session's or run's status: what the facts call running is interrupted where nobody runs it."""
+    return "interrupted" if status in ("running", "opening") and not owned else status
+
+
+INTERRUPTED = "Maka ended while a run was under way; the next maka run closes it and goes on."
