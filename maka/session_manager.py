@@ -101,6 +101,7 @@ class SessionManager:
         """Make a session that works in a directory, which must be readable."""
         given = os.path.abspath(cwd)
         _check_directory(given)
+        _check_directory(os.path.realpath(given))
         command = commands.CreateSession(
             command_id=self._command_id(command_id), cwd=given, real_cwd=os.path.realpath(given), title=title
         )
@@ -194,10 +195,16 @@ def _not_ready() -> Refusal:
 
 
 def _check_directory(path: str) -> None:
-    if os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK):
-        return
-    words = "is not a directory" if os.path.exists(path) else "does not exist"
-    if os.path.isdir(path):
+    shown = path.encode("utf-8", "replace").decode()
+    if shown != path:
+        words = "has a name that is no UTF-8"
+    elif not os.path.exists(path):
+        words = "does not exist"
+    elif not os.path.isdir(path):
+        words = "is not a directory"
+    elif not os.access(path, os.R_OK | os.X_OK):
         words = "is not readable"
-    message = f"working directory {path} {words}; name one that you can read"
+    else:
+        return
+    message = f"working directory {shown} {words}; name one that you can read"
     raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))
