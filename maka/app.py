@@ -13,12 +13,14 @@ from pathlib import Path
 from platform import platform
 from shutil import which
 from threading import Event, Lock
+from time import monotonic
 from typing import Any, Self
+from weakref import WeakSet
 
 import pykka
 
 from actors.address import Address, OneShot
-from actors.base import Log, MakaActor
+from actors.base import Log, MakaActor, has_ended
 from actors.kernel import KernelActor
 from actors.ledger import LedgerActor
 from actors.messages import LedgerDied, Recover, Shutdown, Sweep, ToKernel
@@ -114,9 +116,31 @@ class Host:
         self.close()
 
 
-def spawn(actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
-    """Start an actor on a thread of its own."""
-    return Address(actor.start(*args))
+class Spawned:
+    """Starts the actors of other actors, each on a thread of its own, and sees all of them end.
+
+    A session handles its last message after its stop was answered; what it reads from must still be there then.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._refs: WeakSet[pykka.ActorRef[Any]] = WeakSet()
+
+    def __call__(self, actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
+        ref = actor.start(*args)
+        with self._lock:
+            self._refs.add(ref)
+        return Address(ref)
+
+    def close(self) -> None:
+        """Stop those that are left, and wait for them; bounded in time."""
+        with self._lock:
+            left = tuple(self._refs)
+        for ref in left:
+            ref.stop(block=False)
+        until_s = monotonic() + ACTOR_STOP_TIMEOUT_S
+        for ref in left:
+            has_ended(ref).wait(max(until_s - monotonic(), 0))
 
 
 def open_host(config: Config) -> Host:
@@ -150,9 +174,11 @@ def open_host(config: Config) -> Host:
 
         clock, ids = SystemClock(), UuidSource()
         ledger: Address[ToLedger] = _start(stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal)
-        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
+        providers, spawned = Providers(config.profiles, io, secrets), Spawned()
+        ports = _ports(config, log, io, timers, store, blobs, providers, spawned)
         feed = _start_feed(stack, log, store)
         ledger.tell(Follow(to=feed))
+        stack.callback(spawned.close)
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, fatal, ledger, feed)
         over.append(kernel)
         recovered = _recover(kernel)
@@ -185,6 +211,7 @@ def _ports(
     store: LmdbLedger,
     blobs: FileBlobs,
     providers: Providers,
+    spawn: Spawned,
 ) -> Ports:
     processes = AsyncProcesses(io)
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
