@@ -7,6 +7,7 @@ whoever started the actor; commands left in the mailbox of a dead actor are answ
 
 from collections import deque
 from queue import SimpleQueue
+from threading import Event
 from typing import Any, Generic, TypeVar, final
 
 import pykka
@@ -42,6 +43,7 @@ class TwoLanes:
         self.control: deque[Any] = deque()
         self.data: deque[Any] = deque()
         self._tokens: SimpleQueue[None] = SimpleQueue()
+        self.ended = Event()
 
     def put(self, envelope: Any, /) -> None:
         # Messages have no subclasses, and asking a set costs 25 times less than `isinstance` with as many classes.
@@ -54,6 +56,13 @@ class TwoLanes:
 
     def empty(self) -> bool:
         return not self.control and not self.data
+
+
+def has_ended(ref: pykka.ActorRef[Any]) -> Event:
+    """Return what is set once an actor's thread has done its last work, its clean-up included."""
+    inbox: Any = ref.actor_inbox
+    assert isinstance(inbox, TwoLanes)
+    return inbox.ended
 
 
 class ActorCrash(Exception):
@@ -125,7 +134,10 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
 
     def _actor_loop(self) -> None:
         mark_actor_thread()
-        super()._actor_loop()
+        try:
+            super()._actor_loop()
+        finally:
+            has_ended(self.actor_ref).set()
 
     def _actor_loop_teardown(self) -> None:
         # Pykka answers only what was asked; commands carry a port of their own, and none may be lost in silence.

@@ -4,6 +4,7 @@ Law: nothing that an actor uses is closed before the actor has ended, or its tim
 it is the process's, and another host may live in it.
 """
 
+import contextlib
 import threading
 from time import monotonic
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import pykka
 
 from actors.address import Address
-from actors.base import MakaActor
+from actors.base import MakaActor, has_ended
 
 M = TypeVar("M")
 PRUNE_EVERY = 256
@@ -31,33 +32,20 @@ class Troupe:
         with self._lock:
             self._refs.append(ref)
             if len(self._refs) >= self._prune_at:
-                self._refs = [each for each in self._refs if each.is_alive()]
+                self._refs = [each for each in self._refs if not has_ended(each).is_set()]
                 self._prune_at = max(PRUNE_EVERY, 2 * len(self._refs))
         return Address(ref)
 
     def stop_all(self, timeout_s: float) -> int:
         """Stop every actor that is left, wait for all of them together, and return how many are still there."""
         with self._lock:
-            left, self._refs = [ref for ref in self._refs if ref.is_alive()], []
-        ends = [_ask_to_stop(ref) for ref in left]
+            refs, self._refs = self._refs, []
+        for ref in refs:
+            _ask_to_stop(ref)
         until_s = monotonic() + timeout_s
-        return sum(not _has_ended(end, until_s - monotonic()) for end in ends)
+        return sum(not has_ended(ref).wait(max(0.0, until_s - monotonic())) for ref in refs)
 
 
-def _ask_to_stop(ref: pykka.ActorRef[Any]) -> pykka.Future[Any] | None:
-    try:
-        return ref.stop(block=False)
-    except pykka.ActorDeadError:
-        return None
-
-
-def _has_ended(end: pykka.Future[Any] | None, left_s: float) -> bool:
-    if end is None:
-        return True
-    try:
-        end.get(timeout=max(0.0, left_s))
-    except pykka.Timeout:
-        return False
-    except pykka.ActorDeadError:
-        return True
-    return True
+def _ask_to_stop(ref: pykka.ActorRef[Any]) -> None:
+    with contextlib.suppress(pykka.ActorDeadError):
+        ref.stop(block=False)
