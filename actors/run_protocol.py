@@ -72,10 +72,13 @@ def decide(state: State, message: ToRun, env: Env) -> Decision:
 def _handle(d: Deciding, message: ToRun) -> None:
     match message:
         case StartRun():
-            run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
-            _arm_deadline(d)
+            # A stop is control and may come before it: then nothing is sent.
+            if d.state.claim is None:
+                run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
+                _arm_deadline(d)
         case Resume():
-            _arm_deadline(d)
+            if d.state.claim is None:
+                _arm_deadline(d)
             run_waits.park_if_idle(d)
         case AnswerRun(command=command, reply=reply):
             run_waits.answer(d, command, reply)
