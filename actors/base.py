@@ -32,7 +32,8 @@ class TwoLanes:
         self._tokens: SimpleQueue[None] = SimpleQueue()
 
     def put(self, envelope: Any, /) -> None:
-        (self.control if isinstance(envelope.message, CONTROL) else self.data).append(envelope)
+        # Messages have no subclasses, and asking a set costs 25 times less than `isinstance` with as many classes.
+        (self.control if type(envelope.message) in CONTROL else self.data).append(envelope)
         self._tokens.put(None)
 
     def get(self) -> Any:
@@ -117,7 +118,10 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
     def _actor_loop_teardown(self) -> None:
         # Pykka answers only what was asked; commands carry a port of their own, and none may be lost in silence.
         while not self.actor_inbox.empty():
-            self._answer(self.actor_inbox.get().message)
+            envelope = self.actor_inbox.get()
+            self._answer(envelope.message)
+            if envelope.reply_to is not None:
+                envelope.reply_to.set(None)  # nothing of ours asks: it is a stop, and who sent it may be waiting
         super()._actor_loop_teardown()
 
     def _answer(self, message: Any) -> None:

@@ -32,6 +32,7 @@ from actors.messages import (
     SendMessage,
     SessionDied,
     SessionStopped,
+    SetBoundary,
     Shutdown,
     StopSession,
     Sweep,
@@ -74,7 +75,7 @@ class KernelActor(MakaActor[ToKernel]):
         self._supervisor = Supervisor(ports.log, ports.clock, ports.timers, lambda: self.address, ledger)
         self._next_number = 1
         self._open = False
-        self._early: deque[CreateSession | SendMessage | StopSession | AnswerWait] = deque()
+        self._early: deque[CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait] = deque()
         self._recovered: ReplyTo[int] | None = None
         self._closing: set[InvocationId] = set()
         self._closed = 0
@@ -84,7 +85,7 @@ class KernelActor(MakaActor[ToKernel]):
 
     def receive(self, message: ToKernel) -> None:
         match message:
-            case CreateSession() | SendMessage() | StopSession() | AnswerWait():
+            case CreateSession() | SendMessage() | StopSession() | SetBoundary() | AnswerWait():
                 self._admit(message)
             case Recover(reply=reply):
                 self._recover(reply)
@@ -177,7 +178,7 @@ class KernelActor(MakaActor[ToKernel]):
 
     # -- commands -------------------------------------------------------------------------------------------------
 
-    def _admit(self, message: CreateSession | SendMessage | StopSession | AnswerWait) -> None:
+    def _admit(self, message: CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait) -> None:
         if self._shutdowns or self._ledger_died:
             message.reply.set(CLOSED)
         elif not self._open:
@@ -201,9 +202,16 @@ class KernelActor(MakaActor[ToKernel]):
         session_id = SessionId(self._ports.ids())
         live = self._start(session_id)
         live.sent += 1
-        live.address.tell(OpenSession(number=number, command=command, reply=message.reply))
+        before = self._newest_in(command.real_cwd)
+        live.address.tell(OpenSession(number=number, before=before, command=command, reply=message.reply))
 
-    def _route(self, session_id: SessionId, message: SendMessage | StopSession | AnswerWait) -> None:
+    def _newest_in(self, real_cwd: str) -> SessionId | None:
+        """Return the newest session of a directory: its grants to the workspace go on."""
+        headers = (session_index.decode(data) for data in self._ports.reader.header_bytes())
+        numbers = {header.number: header.session_id for header in headers if header.real_cwd == real_cwd}
+        return numbers[max(numbers)] if numbers else None
+
+    def _route(self, session_id: SessionId, message: SendMessage | StopSession | SetBoundary | AnswerWait) -> None:
         if not is_id(session_id):
             words = f"not a session id: {session_id[:64]!r}; `maka sessions` lists them"
             message.reply.set(session_protocol.invalid(words))

@@ -15,31 +15,19 @@ from actors.address import Address, ReplyTo
 from actors.backend import BackendActor
 from actors.base import MakaActor
 from actors.mapper import Who
-from actors.messages import (
-    AnswerRun,
-    BackendDied,
-    ChildStarted,
-    Due,
-    Parent,
-    RunFinished,
-    RunParked,
-    StopRun,
-    ToKernel,
-    ToolDied,
-    ToRun,
-    ToSession,
-)
+from actors.messages import ChildStarted, Parent, RunFinished, RunParked, ToKernel, ToSession
 from actors.messages_ledger import AppendDone, AppendFacts, PutPartialText, Show, ToFeed, ToLedger
+from actors.messages_run import AnswerRun, AskReady, BackendDied, Due, StopRun, ToolDied, ToRun
 from actors.messages_work import Ack, Begin, Cancel, CancelTool, Dispatch, Grant, ToBackend, ToTool
-from actors.run_types import (
+from actors.run_effects import (
     AckBatch,
     AnswerStops,
     AppendEvents,
     Arm,
+    AskPerson,
     CancelRequest,
     Disarm,
     Effect,
-    Env,
     Finish,
     GrantFact,
     LetGo,
@@ -47,10 +35,10 @@ from actors.run_types import (
     SendRequest,
     ShowFrame,
     StartTool,
-    State,
     StopTool,
     StorePartial,
 )
+from actors.run_types import Env, State
 from actors.timers import Deadlines
 from actors.tool import ToolActor
 from actors.wiring import Ports
@@ -61,6 +49,7 @@ from maka.contracts.ids import CallId
 from maka.contracts.limits import STASH_MAX
 from maka.contracts.model_ports import Provider
 from maka.contracts.ports import Append, Group
+from maka.contracts.tool_ports import AskingTool
 
 
 class Links(Struct, frozen=True, kw_only=True):
@@ -163,6 +152,8 @@ class RunActor(MakaActor[ToRun]):
                     self._backend.tell(Ack(generation=generation))
             case StartTool():
                 self._start_tool(effect)
+            case AskPerson():
+                self._ask(effect)
             case StopTool(call_id=call_id):
                 if (tool := self._tools.get(call_id)) is not None:
                     tool.tell(CancelTool())
@@ -231,8 +222,17 @@ class RunActor(MakaActor[ToRun]):
 
         actor = self._ports.spawn(ToolActor, self._ports, died, address, tool, call_id)
         self._tools[call_id] = actor
-        self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=actor))
+        self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=actor, cancel=CancelTool()))
         actor.tell(Dispatch(call=effect.call, env=effect.env))
+
+    def _ask(self, effect: AskPerson) -> None:
+        tool: object = self._ports.catalog.get(effect.call.name)
+        assert isinstance(tool, AskingTool), "the protocol asks for asking tools only"
+        try:
+            asked = tool.prepare(effect.call, effect.env)
+        except OSError as error:
+            asked = f"this can't be asked for: {error.strerror or error}"
+        self.address.tell(AskReady(call_id=effect.call.call_id, asked=asked))
 
     def _answer_stops(self, reply: Replied) -> None:
         stops, self._stops = self._stops, []

@@ -9,22 +9,8 @@ tried again, with the same claim.
 from msgspec.structs import replace
 
 from actors import mapper
-from actors.run_types import (
-    AnswerStops,
-    AppendEvents,
-    Arm,
-    CancelRequest,
-    Claim,
-    Deciding,
-    Disarm,
-    Finish,
-    InFlight,
-    NextRequest,
-    Purpose,
-    StopTool,
-    Stream,
-    Work,
-)
+from actors.run_effects import AnswerStops, AppendEvents, Arm, CancelRequest, Disarm, Finish, StopTool
+from actors.run_types import Claim, Deciding, InFlight, NextRequest, Purpose, Stream, Work
 from maka.contracts.commands import AnswerTaken, StoppedCall, StopReceipt
 from maka.contracts.content import FunctionResponse
 from maka.contracts.errors import Refusal

@@ -6,21 +6,9 @@ from msgspec.structs import replace
 
 from actors import mapper
 from actors.mapper import At
+from actors.run_effects import AckBatch, Arm, SendRequest, ShowFrame, StorePartial
 from actors.run_ending import active_ms, append, claim, complete
-from actors.run_types import (
-    AckBatch,
-    Arm,
-    Built,
-    Deciding,
-    NextRequest,
-    Purpose,
-    SendRequest,
-    ShowFrame,
-    StorePartial,
-    Stream,
-    Wanted,
-    failure,
-)
+from actors.run_types import Built, Deciding, NextRequest, Purpose, Stream, Wanted, failure
 from actors.verdicts import Answered, Cancelled, Overflow, Retry, StepFailed, ToolsWanted, Verdict
 from maka.contracts.errors import FailureClass
 from maka.contracts.events import RuntimeEvent, Status

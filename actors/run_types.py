@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from actors import tool_gate
 from actors.mapper import At, Who
+from actors.run_effects import Effect
 from actors.verdicts import ToolAnswer
 from maka.contracts.actions import Actions, ModelRequest
 from maka.contracts.commands import AnswerTaken
@@ -20,9 +21,8 @@ from maka.contracts.commands import Reply as Replied
 from maka.contracts.content import Error, RunLimits
 from maka.contracts.events import RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId, IdSource
-from maka.contracts.ports import PutPartial
-from maka.contracts.session_events import Frame
-from maka.contracts.tool_ports import ToolCall, ToolCatalog, ToolEnv
+from maka.contracts.tool_ports import Asked, ToolCatalog
+from projections.boundary import BoundaryState
 from projections.chunks import Chunks
 from projections.model_history import History
 from projections.run_state import RunState
@@ -62,6 +62,7 @@ class Purpose(StrEnum):
     DISPATCH = "dispatch"
     ANSWER = "answer"
     FACT = "fact"
+    ASK = "ask"
     REQUEST = "request"
     FINAL = "final"
     SETTLE = "settle"
@@ -123,6 +124,7 @@ class State(Struct, frozen=True, kw_only=True):
     facts: RunState
     history: History
     seen: Mapping[str, str]
+    boundary: BoundaryState
     step: int = 1
     attempt: int = 1
     tries: int = 1
@@ -131,7 +133,7 @@ class State(Struct, frozen=True, kw_only=True):
     streams: tuple[Stream, ...] = ()
     step_calls: tuple[RuntimeEvent, ...] = ()
     work: tuple[Work, ...] = ()
-    asked: Mapping[EventId, str] = {}
+    asked: Mapping[EventId, Asked] = {}
     outputs: Mapping[tuple[CallId, str], int] = {}
     in_flight: InFlight | None = None
     tags: int = 0
@@ -197,7 +199,7 @@ class Deciding:
     def set(self, **changes: Any) -> None:
         self.state = replace(self.state, **changes)
 
-    def do(self, *effects: "Effect") -> None:
+    def do(self, *effects: Effect) -> None:
         self.effects.extend(effects)
 
     def at(self) -> At:
@@ -207,107 +209,6 @@ class Deciding:
     @property
     def who(self) -> Who:
         return self.state.plan.who
-
-
-# -- effects ------------------------------------------------------------------------------------------------------
-
-
-class AppendEvents(Struct, frozen=True, kw_only=True):
-    tag: int
-    expected_seq: int
-    events: tuple[RuntimeEvent, ...]
-    blobs: tuple[bytes, ...] = ()
-    settlement: bool = False
-
-
-class SendRequest(Struct, frozen=True):
-    generation: int
-    body: bytes
-    tries: int
-
-
-class CancelRequest(Struct, frozen=True):
-    generation: int
-
-
-class AckBatch(Struct, frozen=True):
-    generation: int
-
-
-class StartTool(Struct, frozen=True):
-    call: ToolCall
-    env: ToolEnv
-
-
-class StopTool(Struct, frozen=True):
-    call_id: CallId
-
-
-class GrantFact(Struct, frozen=True):
-    call_id: CallId
-    token: int
-    granted: bool
-
-
-class ShowFrame(Struct, frozen=True):
-    frame: Frame
-
-
-class StorePartial(Struct, frozen=True):
-    partial: PutPartial
-
-
-class Arm(Struct, frozen=True):
-    """Start the timer of this kind, in place of one that runs."""
-
-    kind: str
-    delay_s: float
-
-
-class Disarm(Struct, frozen=True):
-    kind: str
-
-
-class AnswerStops(Struct, frozen=True):
-    """Answer every stop that waits."""
-
-    reply: Replied
-
-
-class Reply(Struct, frozen=True):
-    """Answer one command; `to` is its ReplyTo, which means nothing here."""
-
-    to: object
-    reply: Replied
-
-
-class LetGo(Struct, frozen=True):
-    """Nothing but a person's answer is missing: say so to the session, which may let the actor go."""
-
-
-class Finish(Struct, frozen=True):
-    """The terminal is durable: tell the session and end the actor."""
-
-    position: int
-
-
-Effect = (
-    AppendEvents
-    | SendRequest
-    | CancelRequest
-    | AckBatch
-    | StartTool
-    | StopTool
-    | GrantFact
-    | ShowFrame
-    | StorePartial
-    | Arm
-    | Disarm
-    | AnswerStops
-    | Reply
-    | LetGo
-    | Finish
-)
 
 
 class Decision(Struct, frozen=True):
@@ -320,12 +221,11 @@ class Decision(Struct, frozen=True):
 # -- words --------------------------------------------------------------------------------------------------------
 
 
-def kind_of_request(actions: Actions) -> str | None:
-    """Say whether the fact asks a person for a boundary, or a question; None where it asks nothing."""
+def asked_by(actions: Actions) -> Asked | None:
+    """Return what a fact asks a person; None where it asks nothing."""
     if actions.user_question_request is not None:
-        return "question"
-    asked = actions.state_delta is not None and actions.state_delta.boundary_request is not None
-    return "boundary" if asked else None
+        return actions.user_question_request
+    return actions.state_delta.boundary_request if actions.state_delta is not None else None
 
 
 def failure(failure_class: str, message: str, *, http_status: int | None = None, code: str | None = None) -> Ending:

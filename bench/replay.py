@@ -12,6 +12,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+from bench._report import machine
 from maka.contracts.codec import drafts
 from maka.contracts.events import Committed, is_terminal
 from maka.contracts.ids import SessionId
@@ -144,6 +145,7 @@ def _place(items: list[Committed], start: int) -> int:
 
 def main() -> int:
     """Measure both shapes of a session and print the figures."""
+    print(machine())
     for number, (name, fill) in enumerate((("many turns", _many_turns), ("one run", _one_run)), 1):
         session = SessionLog(number=number, prefix=number)
         fill(session)

@@ -48,6 +48,9 @@ from maka.tools.leftovers import TempFiles
 from maka.tools.registry import builtin_tools
 
 ACTOR_STOP_TIMEOUT_S = 5.0
+FAILED_POLL_S = 0.25
+"""How soon a failed ledger ends the wait for recovery; its end itself is noticed at once."""
+FAILED = "the ledger failed; start again to see what is durable"
 
 
 class Providers:
@@ -105,7 +108,7 @@ class Host:
         """
         self._closing.close()
         if self.failed.is_set():
-            raise LedgerFailedError("the ledger failed at a commit; start again to see what is durable")
+            raise LedgerFailedError(FAILED)
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +130,9 @@ def open_host(config: Config) -> Host:
     with ExitStack() as stack:
         lock = acquire_root(config.state_root)
         stack.callback(lock.close)
+        # Before anything else is made here: a root that holds a file but no store isn't taken for ours.
+        store = LmdbLedger.open(config.state_root)
+        stack.callback(store.close)
         secrets = Secrets()
         sink = LogFile.open(config.state_root / "maka.log")
         stack.callback(sink.close)
@@ -136,7 +142,6 @@ def open_host(config: Config) -> Host:
         timers = ThreadTimers.start()
         stack.callback(timers.close)
         failed = Event()
-        store = LmdbLedger.open(config.state_root)
         blobs = FileBlobs(config.state_root)
         over: list[Address[ToKernel]] = []
 
@@ -147,16 +152,18 @@ def open_host(config: Config) -> Host:
                 kernel.tell(LedgerDied(reason=reason))
 
         clock, ids = SystemClock(), UuidSource()
-        ledger: Address[ToLedger] = _start(stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal)
+        ledger: Address[ToLedger] = _start(
+            stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep
+        )
         ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
         feed = _start_feed(stack, log, store)
         ledger.tell(Follow(to=feed))
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, fatal, ledger, feed)
         over.append(kernel)
-        recovered = _recover(kernel)
+        recovered = _recover(kernel, failed)
         _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log)
-        manager = SessionManager(kernel, feed, ports.ids)
+        manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set)
         return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
 
 
@@ -248,10 +255,14 @@ def _stop(ref: pykka.ActorRef[Any]) -> None:
         return
 
 
-def _recover(kernel: Address[ToKernel]) -> int:
+def _recover(kernel: Address[ToKernel], failed: Event) -> int:
     reply: OneShot[int] = OneShot()
     kernel.tell(Recover(reply=reply))
-    recovered = reply.wait(RECOVERY_TIMEOUT_S)
+    waited_s = 0.0
+    while (recovered := reply.wait(FAILED_POLL_S)) is None and waited_s < RECOVERY_TIMEOUT_S:
+        waited_s += FAILED_POLL_S
+        if failed.is_set():
+            raise LedgerFailedError(FAILED)
     if recovered is None:
         words = "recovery did not end; look at maka.log in the state root"
         raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,7 +28,8 @@ KEY_COMMAND_TIMEOUT_S = 60.0
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _PROFILE_KEYS = tuple(name for name in ModelProfile.__struct_fields__ if name != "name")
-_FILE_KEYS = ("default", "log_level", "models")
+_FILE_KEYS = ("default", "log_level", "models", "waits")
+_ON_RESTART = ("keep", "close")
 _KEY_SOURCES = ("key_env", "key_cmd", "key_file")
 _SECRET_ENDINGS = ("_API_KEY", "_API_KEYS", "_API_TOKEN", "_ADMIN_KEY")
 _SECRET_NAMES = frozenset(
@@ -59,7 +60,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """Everything that is decided before Maka starts.
 
     `profiles` are those of config.toml, by name, and the one that was chosen for this run. `child_env` is the whole
-    environment of the tools' processes: no provider's key is in it.
+    environment of the tools' processes: no provider's key is in it. `waits_keep` says whether a run that waits for a
+    person alone stays parked when Maka starts again.
     """
 
     state_root: Path
@@ -69,6 +71,7 @@ class Config(Struct, frozen=True, kw_only=True):
     default_profile: str | None = None
     surroundings: Surroundings = Surroundings()
     child_env: Mapping[str, str]
+    waits_keep: bool = True
     log_level: str = "warning"
     no_color: bool = False
 
@@ -114,6 +117,7 @@ def load_config(environ: Mapping[str, str] | None = None) -> Config:
         default_profile=default or (next(iter(profiles)) if len(profiles) == 1 else None),
         surroundings=_surroundings(env, profiles.values()),
         child_env=tool_environment(env, (*profiles.values(), *presets())),
+        waits_keep=_waits_keep(config_file, content.get("waits", {})),
         log_level=level,
         no_color=bool(env.get("NO_COLOR")),
     )
@@ -143,6 +147,17 @@ def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
         if not isinstance(content.get(name, ""), str):
             _refuse(f"{path}: {name} is a text in quotes")
     return content
+
+
+def _waits_keep(config_file: Path, waits: Any) -> bool:
+    where = f"{config_file}: [waits]"
+    if not isinstance(waits, dict):
+        _refuse(f'{where} is a table: write [waits] and on_restart = "keep"')
+    _known_keys(where, cast("dict[str, Any]", waits), ("on_restart",))
+    policy = cast("dict[str, Any]", waits).get("on_restart", "keep")
+    if policy not in _ON_RESTART:
+        _refuse(f"{where} on_restart is one of {', '.join(_ON_RESTART)}")
+    return bool(policy == "keep")
 
 
 def _known_keys(where: str, found: Iterable[str], known: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -81,11 +81,11 @@ class End(StrEnum):
 
 
 class HttpReply(Struct, frozen=True, kw_only=True):
-    """An answer: `head_gate` holds the status line back, `chunked` False sends no head at all but the steps as raw."""
+    """An answer: `head_gate` holds the status line back; steps may be made while they are sent."""
 
     status: int = 200
     headers: Mapping[str, str] = {}
-    steps: tuple[Step, ...] = ()
+    steps: Iterable[Step] = ()
     end: End = End.WHOLE
     head_gate: Gate | None = None
 

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Self
 
 import msgspec
@@ -127,7 +128,9 @@ class ScriptedModel:
             self._connections += 1
             serving.add(task)
             task.add_done_callback(serving.discard)
-            await Connection(reader, writer, self._answer).serve()
+            # Python 3.11 reports the end of a cancelled handler as an error.
+            with suppress(asyncio.CancelledError):
+                await Connection(reader, writer, self._answer).serve()
 
         server = await asyncio.start_server(connected, "127.0.0.1", 0, limit=HEAD_BYTES_MAX, backlog=1024)
         self._port = server.sockets[0].getsockname()[1]

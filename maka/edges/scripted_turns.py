@@ -5,7 +5,7 @@ sessions can talk to one script at the same time.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -74,9 +74,9 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class Raw(Struct, frozen=True, kw_only=True):
-    """An answer's exact bytes, each one flush, and how it ends."""
+    """An answer's exact bytes, each one flush, and how it ends. Steps may be made while they are sent."""
 
-    steps: tuple[Step, ...]
+    steps: Iterable[Step]
     status: int = 200
     headers: Mapping[str, str] = {}
     end: End = End.WHOLE

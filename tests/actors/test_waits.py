@@ -61,6 +61,19 @@ def test_h28_a_restart_leaves_a_parked_run_answerable() -> None:
     assert isinstance(reply.value, AnswerTaken)
 
 
+def test_h28_by_policy_a_restart_closes_a_parked_run_with_a_visible_reason() -> None:
+    case = Case(then(asks("Ask"), DONE))
+    park(case)
+    wait = wait_of(case)
+    case.host.waits_keep = False
+    case.host.crash()
+    ended = case.finish()
+    assert (ended.status, ended.failure_class) == ("failed", "app_restarted")
+    late = case.host.answer(case.session_id, wait)
+    case.host.world.run()
+    assert refused(late) is RefusalCode.WAIT_CLOSED
+
+
 def test_h27_the_first_answer_wins() -> None:
     for seed in range(20):
         case = Case(then(asks("Ask"), DONE), seed=seed)

@@ -161,6 +161,20 @@ def test_a_log_level_is_one_of_four(tmp_path: Path) -> None:
     assert "loud" in refusal(tmp_path, "", MAKA_LOG="loud")
 
 
+@pytest.mark.parametrize(
+    ("toml", "expected"), [("", True), ('on_restart = "keep"', True), ('on_restart = "close"', False)]
+)
+def test_what_becomes_of_waits_at_a_restart(tmp_path: Path, toml: str, expected: bool) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f"[waits]\n{toml}\n")
+    assert load_config({"MAKA_CONFIG": str(file)}).waits_keep is expected
+
+
+@pytest.mark.parametrize("toml", ["waits = 3", '[waits]\non_restart = "maybe"', "[waits]\nforever = true"])
+def test_a_policy_of_waits_that_is_none_is_one_line(tmp_path: Path, toml: str) -> None:
+    assert "waits" in refusal(tmp_path, toml)
+
+
 def test_a_file_that_is_a_folder_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="can't be read"):
         load_config({"MAKA_CONFIG": str(tmp_path)})

@@ -10,9 +10,7 @@ from maka.contracts.actions import (
     BoundaryDecision,
     BoundaryRequest,
     ConfigurationChanged,
-    Expansion,
     FileChange,
-    FileEntry,
     FileSeen,
     MessageQueued,
     MessageRetracted,
@@ -29,6 +27,7 @@ from maka.contracts.actions import (
     UserQuestionAnswer,
     UserQuestionRequest,
 )
+from maka.contracts.boundary import CarriedGrant, Expansion, FileEntry
 from maka.contracts.content import (
     BlobRef,
     Content,
@@ -275,6 +274,46 @@ STATUSES: tuple[RuntimeEvent, ...] = tuple(
 
 ADDED: tuple[RuntimeEvent, ...] = (
     _event(400, actions=Actions(message_queued=MessageQueued(text="then this", profile="local", limits=LIMITS))),
+    _event(
+        401,
+        actions=Actions(
+            state_delta=StateDelta(
+                boundary_request=BoundaryRequest(
+                    call_id=CALL, expansion=EXPANSION, justification="the data is there", active_ms=1_500
+                )
+            )
+        ),
+    ),
+    _event(
+        402,
+        actions=Actions(
+            user_question_request=UserQuestionRequest(
+                call_id=CALL, questions=(Question(question="Which one?"),), active_ms=1_500
+            )
+        ),
+    ),
+    _event(
+        403,
+        actions=Actions(
+            boundary_changed=BoundaryChanged(
+                profile="ask", revision=4, grants=EXPANSION, scope="workspace", revoked=(EVENT,), client="cli"
+            )
+        ),
+    ),
+    _event(
+        404,
+        content=SessionOpened(
+            number=2, cwd="/w", real_cwd="/w", carried=(CarriedGrant(origin=EVENT, expansion=EXPANSION),)
+        ),
+    ),
+    _event(
+        405,
+        actions=Actions(
+            state_delta=StateDelta(
+                boundary_decision=BoundaryDecision(request_id=EVENT, decision="allow", covers=(EVENT,))
+            )
+        ),
+    ),
 )
 """Fields that came later, in the order in which they came."""
 

@@ -62,6 +62,7 @@ class SimHost:
         self.window = window
         self.fatal: list[str] = []
         self.provider_name = "sim"
+        self.waits_keep = True
         self._commands = 0
         self._seed = seed
         self._choose = choose
@@ -100,7 +101,7 @@ class SimHost:
                 kernel.tell(LedgerDied(reason=reason))
 
         self.ledger: Address[ToLedger] = world.spawn(
-            LedgerActor, QUIET, fatal, store, self.blobs, world, world, world.next_id, fatal
+            LedgerActor, QUIET, fatal, store, self.blobs, world, world, world.next_id, fatal, self.waits_keep
         )
         self.feed = self._feed()
         self.ledger.tell(Follow(to=Watch(world, self._head, self.feed.tell)))  # type: ignore[arg-type]

@@ -7,12 +7,21 @@ before, a reader a fact that isn't durable.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from maka.contracts.actions import FileSeen, ProcessIdentity, Question, RecoveryMode, UserQuestionRequest
+from maka.contracts.actions import (
+    BoundaryRequest,
+    FileSeen,
+    ProcessIdentity,
+    Question,
+    RecoveryMode,
+    UserQuestionRequest,
+)
+from maka.contracts.boundary import Expansion, FileEntry
 from maka.contracts.content import FunctionResponse, Outcome
 from maka.contracts.events import Committed
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.session_events import SessionEvent
 from maka.contracts.tool_ports import (
+    Asked,
     FileFact,
     ProcessFact,
     ProcessHandle,
@@ -184,9 +193,15 @@ class _Running:
 class SimAsking(SimTool):
     """A call that a person answers."""
 
-    def request(self, call: ToolCall, active_ms: int) -> UserQuestionRequest:
-        questions = (Question(question=str(call.args["path"])),)
-        return UserQuestionRequest(call_id=call.call_id, questions=questions, active_ms=active_ms)
+    def prepare(self, call: ToolCall, env: ToolEnv) -> Asked | str:
+        path = str(call.args["path"])
+        if path == "/refused":
+            return "this can't be asked for"
+        if path.startswith("/boundary"):
+            entries = (FileEntry(path=path, access="write", scope="subtree"),)
+            expansion = Expansion(filesystem=entries)
+            return BoundaryRequest(call_id=call.call_id, expansion=expansion, justification="since")
+        return UserQuestionRequest(call_id=call.call_id, questions=(Question(question=path),))
 
 
 TOOL_NAMES = ("Quick", "File", "Process", "Hang", "Deaf", "Late", "Twice")
