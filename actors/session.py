@@ -32,6 +32,7 @@ from actors.messages_ledger import (
     BarrierPassed,
     CloseRun,
     LedgerUp,
+    RoomWanted,
     RunClosed,
     ToFeed,
     ToLedger,
@@ -271,6 +272,8 @@ class SessionActor(MakaActor[ToSession]):
             self._held = reply is None  # a queued message waits for one that brings a profile
             if reply is not None:
                 reply.set(prepared)
+            elif prepared.code is RefusalCode.LEDGER_FULL:
+                self._ledger.tell(RoomWanted(to=self.address))
             return
         append, opened = prepared
         self._send(append, reply, opened)
