@@ -3,6 +3,8 @@
 The corpus is added to, never edited. A new kind or field gets a new example here and new lines there.
 """
 
+from msgspec.structs import replace
+
 from maka.contracts.actions import (
     Actions,
     ArtifactDelta,
@@ -291,6 +293,12 @@ ADDED: tuple[RuntimeEvent, ...] = (
             user_question_request=UserQuestionRequest(
                 call_id=CALL, questions=(Question(question="Which one?"),), active_ms=1_500
             )
+        ),
+    ),
+    _event(
+        403,
+        actions=Actions(
+            process_started=ProcessStarted(call_id=CALL, process=replace(PROCESS, mark="5f" * 16), command="make test")
         ),
     ),
 )
