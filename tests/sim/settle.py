@@ -4,6 +4,8 @@ from typing import Protocol
 
 from maka.contracts.content import RunLimits
 from maka.contracts.ids import SessionId
+from maka.contracts.model_ports import ChatRequest
+from projections.history_items import Said
 from projections.run_state import Phase
 from tests.sim.checkers import Checker
 from tests.sim.clients import Clients
@@ -38,7 +40,7 @@ def settle(played: Played) -> None:
     host.store.next, host.store.full, host.blobs.full = None, False, False
     host.store.faults.clear()
     host.world.stillborn.clear()
-    host.script = host.provider.script = lambda _: DONE
+    host.script = host.provider.script = _done
     _rest(played)
     if not host.fatal and any(asked.kind == "shutdown" for asked in played.clients.open):
         raise BrokenLaw("a shutdown never ended")
@@ -97,3 +99,7 @@ def _go_on(played: Played) -> None:
     for session_id in played.sessions:
         played.clients.send(session_id, "and now", RunLimits())
     _rest(played)
+
+
+def _done(_: ChatRequest) -> Said:
+    return DONE
