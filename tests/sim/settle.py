@@ -5,12 +5,12 @@ from typing import Protocol
 from maka.contracts.content import RunLimits
 from maka.contracts.ids import SessionId
 from maka.contracts.model_ports import ChatRequest
-from projections.history_items import Said
 from projections.run_state import Phase
 from tests.sim.checkers import Checker
 from tests.sim.clients import Clients
 from tests.sim.host import SimHost
 from tests.sim.laws import BrokenLaw
+from tests.sim.model import Said
 from tests.sim.story import DONE
 
 STEPS_MAX = 20_000
