@@ -45,7 +45,7 @@ from maka.session_manager import SessionManager
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
-from maka.storage.root import acquire_root
+from maka.storage.root import acquire_root, unusable
 from maka.tools.leftovers import TempFiles
 from maka.tools.registry import builtin_tools
 
@@ -155,7 +155,7 @@ def open_host(config: Config) -> Host:
         store = LmdbLedger.open(config.state_root)
         stack.callback(store.close)
         secrets = Secrets()
-        sink = LogFile.open(config.state_root / "maka.log")
+        sink = _open_log(config.state_root)
         stack.callback(sink.close)
         log = make_logger(sink, secrets, config.log_level)
         io = IoLoop.start()
@@ -186,6 +186,13 @@ def open_host(config: Config) -> Host:
         stack.callback(_shut_down, kernel, failed, log)
         manager = SessionManager(kernel, feed, ports.ids, failed=failed.is_set)
         return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
+
+
+def _open_log(root: Path) -> LogFile:
+    try:
+        return LogFile.open(root / "maka.log")
+    except OSError as error:
+        raise unusable(root, error) from None
 
 
 def open_reader(config: Config) -> LmdbReader:
