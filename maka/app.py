@@ -117,10 +117,8 @@ class Host:
 
 
 class Spawned:
-    """Starts the actors of other actors, each on a thread of its own, and sees all of them end.
-
-    A session handles its last message after its stop was answered; what it reads from must still be there then.
-    """
+    """Starts the actors of other actors on threads of their own, and sees all of them end: a session handles its last
+    message after its stop was answered, and what it reads from must still be there then."""
 
     def __init__(self) -> None:
         self._lock = Lock()

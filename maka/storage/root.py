@@ -78,9 +78,10 @@ def unusable(root: Path, error: OSError) -> LedgerError:
     """Say what the system's refusal of something in a state root means."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return LedgerFullError(f"the disk of {root} is full: free {FREE_BYTES_MIN >> 20} MiB")
-    why = (
-        "a file is in its place" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror or error
-    )
+    in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
+    why = "a file is in its place" if in_the_way else error.strerror or str(error)
+    if error.filename is not None and root in Path(error.filename).parents:
+        return StoreOpenError(f"can't use {error.filename} ({why}): mend its rights, or set another MAKA_HOME")
     return StoreOpenError(f"can't use {root} as the state root ({why}): set MAKA_HOME to a folder of your own")
 
 
