@@ -44,7 +44,7 @@ from maka.session_manager import SessionManager
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
-from maka.storage.root import acquire_root, is_owned
+from maka.storage.root import acquire_root, is_owned, unusable
 from maka.tools.leftovers import TempFiles
 from maka.tools.registry import builtin_tools
 
@@ -130,7 +130,7 @@ def open_host(config: Config) -> Host:
         store = LmdbLedger.open(config.state_root)
         stack.callback(store.close)
         secrets = Secrets()
-        sink = LogFile.open(config.state_root / "maka.log")
+        sink = _open_log(config.state_root)
         stack.callback(sink.close)
         log = make_logger(sink, secrets, config.log_level)
         io = IoLoop.start()
@@ -168,6 +168,13 @@ def open_host(config: Config) -> Host:
 def is_running(config: Config) -> bool:
     """Say whether a living Maka owns the state root: a run that is open without one was interrupted."""
     return is_owned(config.state_root)
+
+
+def _open_log(root: Path) -> LogFile:
+    try:
+        return LogFile.open(root / "maka.log")
+    except OSError as error:
+        raise unusable(root, error) from None
 
 
 def open_reader(config: Config) -> LmdbReader:

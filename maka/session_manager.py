@@ -114,7 +114,7 @@ class SessionManager:
             command_id=self._command_id(command_id),
             cwd=given,
             real_cwd=os.path.realpath(given),
-            title=title,
+            title=title and _text(title),
             boundary=_profile(boundary),
         )
         reply: OneShot[Reply] = OneShot()
@@ -133,8 +133,8 @@ class SessionManager:
         command = commands.SendMessage(
             command_id=self._command_id(command_id),
             session_id=SessionId(session_id),
-            text=text.encode("utf-8", "replace").decode("utf-8", "replace"),
-            profile=profile,
+            text=_text(text),
+            profile=_text(profile),
             limits=limits or RunLimits(),
         )
         reply: OneShot[Reply] = OneShot()
@@ -142,7 +142,7 @@ class SessionManager:
 
     def stop(self, session_id: str, source: str) -> StopReceipt:
         """End a session's run, whatever it is doing; returns when its end is durable."""
-        command = commands.Stop(session_id=SessionId(session_id), source=source)
+        command = commands.Stop(session_id=SessionId(session_id), source=_text(source))
         reply: OneShot[Reply] = OneShot()
         return self._answer(StopSession(command=command, reply=reply), reply, f"stop {session_id}", StopReceipt)
 
@@ -255,8 +255,13 @@ def _not_ready() -> Refusal:
     return Refusal(code=RefusalCode.NOT_READY, message="the host isn't running; start it again")
 
 
+def _text(given: str) -> str:
+    """Return a text that can be stored: half characters, which have no bytes, are replaced."""
+    return given.encode("utf-8", "replace").decode()
+
+
 def _check_directory(path: str) -> None:
-    shown = path.encode("utf-8", "replace").decode()
+    shown = _text(path)
     if shown != path:
         words = "has a name that is no UTF-8"
     elif not os.path.exists(path):

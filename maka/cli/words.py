@@ -20,7 +20,7 @@ _ADVICE = {
     FailureClass.NETWORK: "is the server there? maka doctor tells",
     FailureClass.PROVIDER_UNAVAILABLE: "try again with --continue",
     FailureClass.TIMEOUT: "try again with --continue, or raise first_event_s or idle_s of the profile",
-    FailureClass.REJECTED: "check the model's name and the base URL: maka doctor",
+    FailureClass.REJECTED: "are the model's name and the base URL right? maka doctor tells",
     FailureClass.TOOL_STEP_CAP_REACHED: "go on with --continue, or raise --max-steps",
     FailureClass.DEADLINE: "go on with --continue, or raise --timeout",
     FailureClass.BUDGET: "go on with --continue",
