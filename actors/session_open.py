@@ -3,14 +3,18 @@
 from msgspec import Struct
 
 from actors import request, session_protocol
+from actors.address import ReplyTo
 from actors.session_log import SessionLog
 from actors.session_protocol import Admission, Opening
 from actors.wiring import Ports
+from maka.contracts.boundary import CarriedGrant
+from maka.contracts.commands import Reply
 from maka.contracts.content import RunLimits
-from maka.contracts.errors import LedgerError, Refusal, RefusalCode, RefusedError
-from maka.contracts.ids import MessageId
+from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode, RefusedError
+from maka.contracts.ids import MessageId, SessionId
 from maka.contracts.model_ports import Provider
-from maka.contracts.ports import Append, CommandKey
+from maka.contracts.ports import Append, CommandKey, LedgerReader
+from projections import boundary
 
 
 class Order(Struct, frozen=True):
@@ -28,6 +32,23 @@ class Opened(Struct, frozen=True, kw_only=True):
     opening: Opening
     provider: Provider
     kit: request.Kit
+
+
+class Pending(Struct, frozen=True, kw_only=True):
+    """The append in flight, and who waits for it."""
+
+    tag: int
+    reply: ReplyTo[Reply] | None
+    opened: Opened | None
+
+
+def stored_outcome(reader: LedgerReader, key: CommandKey) -> Reply | None:
+    """Return the outcome of a command that was handled before, or the refusal of its id for another one."""
+    known = reader.command(key.scope, key.command_id)
+    if known is None:
+        return None
+    stored = reader.read_positions(known.position - 1, 1)[0]
+    return session_protocol.check_known(known, key) or session_protocol.outcome_of(stored)
 
 
 def prepare(
@@ -80,3 +101,14 @@ def _provider(ports: Ports, order: Order, fallback: str) -> Provider:
         if order.message_id is None or not fallback or fallback == order.profile:
             raise
         return ports.providers(fallback)
+
+
+def carried_grants(reader: LedgerReader, before: SessionId | None) -> tuple[CarriedGrant, ...]:
+    """Return the workspace grants of the newest session of the same directory; none where it can't be read."""
+    if before is None:
+        return ()
+    try:
+        state = boundary.project(reader.iter_session(before))
+    except (LedgerError, FoldError):
+        return ()
+    return () if state is None else boundary.carried_by(state)

@@ -24,6 +24,7 @@ from actors.ledger import LedgerActor
 from actors.messages import LedgerDied, Recover, Shutdown, Sweep, ToKernel
 from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
+from actors.troupe import Troupe
 from actors.wiring import Ports
 from maka.config import Config, read_key
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
@@ -43,11 +44,14 @@ from maka.session_manager import SessionManager
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
-from maka.storage.root import acquire_root
+from maka.storage.root import acquire_root, is_owned
 from maka.tools.leftovers import TempFiles
 from maka.tools.registry import builtin_tools
 
 ACTOR_STOP_TIMEOUT_S = 5.0
+FAILED_POLL_S = 0.25
+"""How soon a failed ledger ends the wait for recovery; its end itself is noticed at once."""
+FAILED = "the ledger failed; start again to see what is durable"
 
 
 class Providers:
@@ -105,18 +109,13 @@ class Host:
         """
         self._closing.close()
         if self.failed.is_set():
-            raise LedgerFailedError("the ledger failed at a commit; start again to see what is durable")
+            raise LedgerFailedError(FAILED)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def spawn(actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
-    """Start an actor on a thread of its own."""
-    return Address(actor.start(*args))
 
 
 def open_host(config: Config) -> Host:
@@ -152,16 +151,23 @@ def open_host(config: Config) -> Host:
         ledger: Address[ToLedger] = _start(
             stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep
         )
-        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
+        troupe = Troupe()
+        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets), troupe)
         feed = _start_feed(stack, log, store)
         ledger.tell(Follow(to=feed))
+        stack.callback(_stop_troupe, troupe, log)
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, fatal, ledger, feed)
         over.append(kernel)
-        recovered = _recover(kernel)
+        recovered = _recover(kernel, failed)
         _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log)
-        manager = SessionManager(kernel, feed, ports.ids, failed=failed.is_set)
+        manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set)
         return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
+
+
+def is_running(config: Config) -> bool:
+    """Say whether a living Maka owns the state root: a run that is open without one was interrupted."""
+    return is_owned(config.state_root)
 
 
 def open_reader(config: Config) -> LmdbReader:
@@ -187,6 +193,7 @@ def _ports(
     store: LmdbLedger,
     blobs: FileBlobs,
     providers: Providers,
+    troupe: Troupe,
 ) -> Ports:
     processes = AsyncProcesses(io)
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
@@ -206,7 +213,7 @@ def _ports(
         prompt=lambda cwd: system_prompt(
             cwd, config_dir=str(config.config_dir), date=date.today().isoformat(), platform=platform(terse=True)
         ),
-        spawn=spawn,
+        spawn=troupe,
         log=log,
     )
 
@@ -252,10 +259,20 @@ def _stop(ref: pykka.ActorRef[Any]) -> None:
         return
 
 
-def _recover(kernel: Address[ToKernel]) -> int:
+def _stop_troupe(troupe: Troupe, log: Log) -> None:
+    left = troupe.stop_all(ACTOR_STOP_TIMEOUT_S)
+    if left:
+        log.error("actors_left", count=left)
+
+
+def _recover(kernel: Address[ToKernel], failed: Event) -> int:
     reply: OneShot[int] = OneShot()
     kernel.tell(Recover(reply=reply))
-    recovered = reply.wait(RECOVERY_TIMEOUT_S)
+    waited_s = 0.0
+    while (recovered := reply.wait(FAILED_POLL_S)) is None and waited_s < RECOVERY_TIMEOUT_S:
+        waited_s += FAILED_POLL_S
+        if failed.is_set():
+            raise LedgerFailedError(FAILED)
     if recovered is None:
         words = "recovery did not end; look at maka.log in the state root"
         raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))

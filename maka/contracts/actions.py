@@ -2,23 +2,10 @@
 
 from typing import Any, Literal
 
-from maka.contracts.content import BlobRef, RunLimits, Shape
+from maka.contracts.boundary import Expansion
+from maka.contracts.content import BlobRef, RunLimits
 from maka.contracts.ids import CallId, EventId, MessageId
-
-
-class FileEntry(Shape, frozen=True, kw_only=True):
-    """One filesystem permission."""
-
-    path: str
-    access: Literal["read", "write"]
-    scope: Literal["exact", "subtree"]
-
-
-class Expansion(Shape, frozen=True, kw_only=True):
-    """A widening of a session's boundary."""
-
-    filesystem: tuple[FileEntry, ...] = ()
-    network: bool = False
+from maka.contracts.shape import Shape
 
 
 class BoundaryRequest(Shape, frozen=True, kw_only=True):
@@ -31,13 +18,15 @@ class BoundaryRequest(Shape, frozen=True, kw_only=True):
 
 
 class BoundaryDecision(Shape, frozen=True, kw_only=True):
-    """A person's answer; the decision fact is the grant."""
+    """A person's answer; the decision fact is the grant. `covers` names other open requests that it would satisfy:
+    they still wait for answers of their own."""
 
     request_id: EventId
     decision: Literal["allow", "deny"]
     scope: Literal["once", "session", "workspace"] = "session"
     revision: int = 0
     client: str | None = None
+    covers: tuple[EventId, ...] = ()
 
 
 class Recovery(Shape, frozen=True, kw_only=True):
@@ -217,11 +206,16 @@ class ConfigurationChanged(Shape, frozen=True, kw_only=True):
 
 
 class BoundaryChanged(Shape, frozen=True, kw_only=True):
-    """The boundary after a person's change; `revision` counts up."""
+    """A person's change of the boundary: its profile, one more grant, or grants taken back by their origins.
+
+    `revision` counts up with each change.
+    """
 
     profile: str
     revision: int
     grants: Expansion = Expansion()
+    scope: Literal["session", "workspace"] = "session"
+    revoked: tuple[EventId, ...] = ()
     client: str | None = None
 
 

@@ -7,8 +7,9 @@ from the ledger alone (`seq` in its invocation, `position` in the store); `ts` i
 from enum import StrEnum
 
 from maka.contracts.actions import Actions
-from maka.contracts.content import Content, Shape
+from maka.contracts.content import Content
 from maka.contracts.ids import CommandId, EventId, InvocationId, MessageId, RunId, SessionId, TurnId
+from maka.contracts.shape import Shape
 
 
 class Role(StrEnum):

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from maka.contracts.actions import BoundaryRequest, FileSeen, ProcessIdentity, RecoveryMode, UserQuestionRequest
+from maka.contracts.boundary import Boundary, Expansion
 from maka.contracts.content import Outcome
 from maka.contracts.ids import CallId, SessionId
 from maka.contracts.model_ports import ToolSpec
@@ -24,12 +25,16 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class ToolEnv(Struct, frozen=True, kw_only=True):
-    """Where a call runs. `seen` maps real paths to the SHA-256 that this session last saw there."""
+    """Where a call runs. `seen` maps real paths to the SHA-256 that this session last saw there.
+
+    `boundary` is what the call may touch; it is read anew for each call.
+    """
 
     session_id: SessionId
     cwd: str
     temp_suffix: str
     seen: Mapping[str, str] = {}
+    boundary: Boundary = Boundary()
 
 
 class FileFact(Struct, frozen=True, kw_only=True):
@@ -53,6 +58,13 @@ class ProcessFact(Struct, frozen=True, kw_only=True):
 ToolFact = FileFact | ProcessFact
 
 
+class BoundaryNeed(Struct, frozen=True, kw_only=True):
+    """What a call would have needed: an expansion that can be asked for, or None where only a bypass would do."""
+
+    expansion: Expansion | None
+    reason: str
+
+
 class ToolResult(Struct, frozen=True, kw_only=True):
     """How a call ended. `text` is what the model sees, within bounds; `whole` and `diff` are for people."""
 
@@ -62,6 +74,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     diff: str | None = None
     exit_code: int | None = None
     seen: FileSeen | None = None
+    need: BoundaryNeed | None = None
 
     @property
     def is_error(self) -> bool:
@@ -101,12 +114,15 @@ class Tool(Protocol):
         ...
 
 
+Asked = BoundaryRequest | UserQuestionRequest
+
+
 @runtime_checkable
 class AskingTool(Protocol):
     """A tool whose answer comes from a person: it isn't dispatched, its request parks the run."""
 
-    def request(self, call: ToolCall, active_ms: int) -> BoundaryRequest | UserQuestionRequest:
-        """Return the request fact; pure. The call's arguments passed the gate."""
+    def prepare(self, call: ToolCall, env: ToolEnv) -> Asked | str:
+        """Return the request, normalised against what is really there, or the text of a refusal. Short file work."""
         ...
 
 
@@ -166,6 +182,38 @@ class Processes(Protocol):
 
     def kill_left_over(self, found: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
         """Kill the groups that still are what was recorded (same start time and boot); return those killed."""
+        ...
+
+
+class SandboxPolicy(Struct, frozen=True, kw_only=True):
+    """What a sandboxed process may touch: real, absolute paths. `protected` stays read-only inside what is writable.
+
+    `hidden` isn't even readable: secrets, and the state root.
+    """
+
+    cwd: str
+    writable: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    network: bool = False
+
+
+class Sandbox(Protocol):
+    """An operating-system sandbox, tried once; `wrap` is pure."""
+
+    @property
+    def name(self) -> str:
+        """Say which one is in force, for people: bubblewrap with its version, Landlock with its ABI, or none."""
+        ...
+
+    @property
+    def missing(self) -> str | None:
+        """Say why there is none and what to install; None where there is one."""
+        ...
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
+        """Return the argv that runs `argv` inside; asserts that there is a sandbox."""
         ...
 
 

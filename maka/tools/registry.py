@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import Processes, Tool
+from maka.tools.ask_question import AskQuestionTool
 from maka.tools.bash import BashTool
 from maka.tools.edit import EditTool
 from maka.tools.files import FileTurns
@@ -49,5 +50,6 @@ def builtin_tools(
             BashTool(processes, found, child_env),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
+            AskQuestionTool(),
         )
     )

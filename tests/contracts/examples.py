@@ -12,9 +12,7 @@ from maka.contracts.actions import (
     BoundaryDecision,
     BoundaryRequest,
     ConfigurationChanged,
-    Expansion,
     FileChange,
-    FileEntry,
     FileSeen,
     MessageQueued,
     MessageRetracted,
@@ -31,6 +29,7 @@ from maka.contracts.actions import (
     UserQuestionAnswer,
     UserQuestionRequest,
 )
+from maka.contracts.boundary import CarriedGrant, Expansion, FileEntry
 from maka.contracts.content import (
     BlobRef,
     Content,
@@ -297,6 +296,28 @@ ADDED: tuple[RuntimeEvent, ...] = (
     ),
     _event(
         403,
+        actions=Actions(
+            boundary_changed=BoundaryChanged(
+                profile="ask", revision=4, grants=EXPANSION, scope="workspace", revoked=(EVENT,), client="cli"
+            )
+        ),
+    ),
+    _event(
+        404,
+        content=SessionOpened(
+            number=2, cwd="/w", real_cwd="/w", carried=(CarriedGrant(origin=EVENT, expansion=EXPANSION),)
+        ),
+    ),
+    _event(
+        405,
+        actions=Actions(
+            state_delta=StateDelta(
+                boundary_decision=BoundaryDecision(request_id=EVENT, decision="allow", covers=(EVENT,))
+            )
+        ),
+    ),
+    _event(
+        406,
         actions=Actions(
             process_started=ProcessStarted(call_id=CALL, process=replace(PROCESS, mark="5f" * 16), command="make test")
         ),

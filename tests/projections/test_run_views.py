@@ -4,15 +4,8 @@ from typing import Any
 
 import pytest
 
-from maka.contracts.actions import (
-    Actions,
-    BoundaryChanged,
-    BoundaryRequest,
-    Expansion,
-    FileSeen,
-    SessionChanged,
-    StateDelta,
-)
+from maka.contracts.actions import Actions, BoundaryChanged, BoundaryRequest, FileSeen, SessionChanged, StateDelta
+from maka.contracts.boundary import Expansion
 from maka.contracts.codec import CodecError
 from maka.contracts.content import Outcome, Route
 from maka.contracts.errors import FoldError

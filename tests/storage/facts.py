@@ -10,7 +10,6 @@ from maka.contracts.actions import (
     Actions,
     BoundaryDecision,
     BoundaryRequest,
-    Expansion,
     MessageQueued,
     MessageRetracted,
     Question,
@@ -19,6 +18,7 @@ from maka.contracts.actions import (
     UserQuestionAnswer,
     UserQuestionRequest,
 )
+from maka.contracts.boundary import Expansion
 from maka.contracts.codec import drafts, hash_hex
 from maka.contracts.content import (
     BlobRef,
