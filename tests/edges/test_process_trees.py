@@ -171,7 +171,7 @@ def collect(child: GatedProcess) -> int | None:
 
 
 def test_a_group_without_leader_and_mark_may_be_anyones(tmp_path: Path) -> None:
-    child = gated(tmp_path, f"{NAP} {SILENT} & exit 0", PATH)
+    child = gated(tmp_path, f"{NAP} {SILENT} & {begun()} exit 0", PATH)
     assert collect(child) == 0
     assert end_left_over([replace(child.identity, mark=None)]) == []
     assert end_left_over([replace(child.identity, mark="0" * 32)]) == []
