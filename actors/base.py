@@ -106,6 +106,11 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         pykka.ActorRegistry.unregister(self.actor_ref)
         self.actor_stopped.set()
 
+    def _actor_loop_setup(self) -> None:
+        super()._actor_loop_setup()
+        if self.actor_stopped.is_set() and self._parent is not None:
+            self._parent("it could not start")  # Pykka calls no hook where on_start fails
+
     def _actor_loop(self) -> None:
         mark_actor_thread()
         super()._actor_loop()
@@ -113,7 +118,10 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
     def _actor_loop_teardown(self) -> None:
         # Pykka answers only what was asked; commands carry a port of their own, and none may be lost in silence.
         while not self.actor_inbox.empty():
-            self._answer(self.actor_inbox.get().message)
+            envelope = self.actor_inbox.get()
+            self._answer(envelope.message)
+            if envelope.reply_to is not None:
+                envelope.reply_to.set(None)  # nothing of ours asks: it is a stop, and who sent it may be waiting
         super()._actor_loop_teardown()
 
     def _answer(self, message: Any) -> None:

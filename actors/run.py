@@ -222,7 +222,7 @@ class RunActor(MakaActor[ToRun]):
 
         actor = self._ports.spawn(ToolActor, self._ports, died, address, tool, call_id)
         self._tools[call_id] = actor
-        self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=actor))
+        self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=actor, cancel=CancelTool()))
         actor.tell(Dispatch(call=effect.call, env=effect.env))
 
     def _ask(self, effect: AskPerson) -> None:

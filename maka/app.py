@@ -38,6 +38,7 @@ from maka.edges.logs import LogFile, make_logger
 from maka.edges.openai_chat import OpenAIChat
 from maka.edges.processes import AsyncProcesses
 from maka.edges.redact import Redactor
+from maka.edges.sandbox import find_sandbox
 from maka.edges.timers import ThreadTimers
 from maka.session_manager import SessionManager
 from maka.storage.blobs import FileBlobs
@@ -46,8 +47,12 @@ from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root
 from maka.tools.leftovers import TempFiles
 from maka.tools.registry import builtin_tools
+from maka.tools.survey import ground_of
 
 ACTOR_STOP_TIMEOUT_S = 5.0
+FAILED_POLL_S = 0.25
+"""How soon a failed ledger ends the wait for recovery; its end itself is noticed at once."""
+FAILED = "the ledger failed; start again to see what is durable"
 
 
 class Providers:
@@ -105,7 +110,7 @@ class Host:
         """
         self._closing.close()
         if self.failed.is_set():
-            raise LedgerFailedError("the ledger failed at a commit; start again to see what is durable")
+            raise LedgerFailedError(FAILED)
 
     def __enter__(self) -> Self:
         return self
@@ -157,10 +162,10 @@ def open_host(config: Config) -> Host:
         ledger.tell(Follow(to=feed))
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, fatal, ledger, feed)
         over.append(kernel)
-        recovered = _recover(kernel)
+        recovered = _recover(kernel, failed)
         _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log)
-        manager = SessionManager(kernel, feed, ports.ids, failed=failed.is_set)
+        manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set)
         return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
 
 
@@ -200,7 +205,13 @@ def _ports(
         reader=store,
         blobs=blobs,
         providers=providers,
-        catalog=builtin_tools(processes, child_env=config.child_env, rg_path=rg_path),
+        catalog=builtin_tools(
+            processes,
+            child_env=config.child_env,
+            rg_path=rg_path,
+            sandbox=find_sandbox(),
+            ground=ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", "")),
+        ),
         processes=processes,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
@@ -209,6 +220,13 @@ def _ports(
         spawn=spawn,
         log=log,
     )
+
+
+def own_files(config: Config) -> tuple[str, ...]:
+    """Return what no tool touches: the ledger, the configuration, the files that hold models' keys."""
+    keys = [str(Path(profile.key_file).expanduser()) for profile in config.profiles.values() if profile.key_file]
+    named = [str(config.config_file), *(str(config.config_dir / name) for name in ("AGENTS.md", "CLAUDE.md"))]
+    return (str(config.state_root), *named, *keys)
 
 
 def _start_feed(stack: ExitStack, log: Log, store: LmdbLedger) -> Address[ToFeed]:
@@ -252,10 +270,14 @@ def _stop(ref: pykka.ActorRef[Any]) -> None:
         return
 
 
-def _recover(kernel: Address[ToKernel]) -> int:
+def _recover(kernel: Address[ToKernel], failed: Event) -> int:
     reply: OneShot[int] = OneShot()
     kernel.tell(Recover(reply=reply))
-    recovered = reply.wait(RECOVERY_TIMEOUT_S)
+    waited_s = 0.0
+    while (recovered := reply.wait(FAILED_POLL_S)) is None and waited_s < RECOVERY_TIMEOUT_S:
+        waited_s += FAILED_POLL_S
+        if failed.is_set():
+            raise LedgerFailedError(FAILED)
     if recovered is None:
         words = "recovery did not end; look at maka.log in the state root"
         raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))

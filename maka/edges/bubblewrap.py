@@ -41,6 +41,8 @@ class Bubblewrap:
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
         """Return bubblewrap's argv; pure."""
         options = [*(_USER if self._user else ()), *_ISOLATED, *(() if policy.network else ("--unshare-net",))]
+        for variable in ("TMPDIR", "TMP", "TEMP"):
+            options += ["--setenv", variable, "/tmp"]
         options += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
         for name in _PROC_LOCKED:
             options += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
@@ -50,6 +52,9 @@ class Bubblewrap:
             options += ["--ro-bind-try", path, path]
         for _, mount in sorted(_mounts(policy), key=lambda one: one[0]):
             options += mount
+        # Only now: what was granted inside of a hidden folder is mounted there first.
+        for path in policy.hidden:
+            options += ["--remount-ro", path]
         return (self._program, *options, "--chdir", policy.cwd, "--", *argv)
 
 
@@ -60,7 +65,7 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
         (policy.pinned, lambda path: ["--bind", path, path]),
         (policy.writable, lambda path: ["--bind", path, path]),
         (policy.protected, lambda path: ["--ro-bind", path, path]),
-        (policy.hidden, lambda path: ["--perms", "0500", "--tmpfs", path, "--remount-ro", path]),
+        (policy.hidden, lambda path: ["--perms", "0500", "--tmpfs", path]),
         (policy.hidden_files, lambda path: ["--ro-bind", "/dev/null", path]),
     )
     return [

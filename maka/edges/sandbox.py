@@ -63,7 +63,10 @@ def try_sandbox(sandbox: Sandbox) -> tuple[Trial, ...]:
     assert sandbox.missing is None
     with _grounds() as base:
         inside, outside, secret = base / "inside", base / "outside", base / "secret"
-        policy = SandboxPolicy(cwd=str(inside), writable=(str(inside),), hidden=(str(secret),))
+        # A sandbox has a /tmp of its own: the folders are made readable, so that writing is what is denied.
+        policy = SandboxPolicy(
+            cwd=str(inside), writable=(str(inside),), readable=(str(outside), str(secret)), hidden=(str(secret),)
+        )
         socket = "import socket; socket.create_connection(('127.0.0.1', 9), 2)"
         tries = (
             ("writes its workspace", f"echo yes > {inside}/made", True),
@@ -82,7 +85,6 @@ def try_sandbox(sandbox: Sandbox) -> tuple[Trial, ...]:
 
 @contextmanager
 def _grounds() -> Iterator[Path]:
-    # Not in /tmp, which is another one inside; the home folder is no workspace of anyone's.
     base = Path(tempfile.mkdtemp(prefix="maka-sandbox-")).resolve()
     try:
         for name in ("inside", "outside", "secret"):

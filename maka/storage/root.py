@@ -66,14 +66,18 @@ def acquire_root(root: Path) -> RootLock:
 
 
 def has_store(root: Path) -> bool:
-    """Say whether a ledger was ever begun in a state root."""
-    return (root / LEDGER_DIR / DATA_FILE).is_file()
+    """Say whether a ledger was ever begun in a state root; a file without a byte is what a cut start leaves."""
+    path = root / LEDGER_DIR / DATA_FILE
+    return path.is_file() and path.stat().st_size > 0
 
 
 def _unusable(root: Path, error: OSError) -> LedgerError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return LedgerFullError(f"the disk of {root} is full: free {FREE_BYTES_MIN >> 20} MiB")
-    return StoreOpenError(f"can't use {root} as the state root: {error.strerror or error}")
+    why = (
+        "a file is in its place" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror or error
+    )
+    return StoreOpenError(f"can't use {root} as the state root ({why}): set MAKA_HOME to a folder of your own")
 
 
 def _check_ours(root: Path) -> None:

@@ -89,6 +89,8 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
     real = resolved(path, env.cwd)
     root = boundary.workspace
     if (need := judge(boundary, real, access, ground)) is not None:
+        if need.expansion is not None and os.path.isdir(real):
+            need = BoundaryNeed(expansion=needed(real, access, "subtree"), reason=need.reason)
         raise OutsideError(need, _too_far(path, real, access, root))
     if access == "write":
         _may_make_folders(boundary, path, real, ground)

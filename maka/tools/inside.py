@@ -15,6 +15,9 @@ from maka.tools.results import with_footer
 from maka.tools.survey import survey, watched
 
 
+_NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
+
+
 class Inside:
     """A command's time in the sandbox. Made before it starts; `settled` is called once, when all of it has ended."""
 
@@ -41,7 +44,7 @@ class Inside:
             need = BoundaryNeed(expansion=needed(moved[0], "write"), reason="it takes effect later outside the sandbox")
             what = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {', '.join(moved)}."
             return self._refused(result, need, what)
-        if result.outcome is not Outcome.ERROR:
+        if result.outcome is not Outcome.ERROR or result.text.startswith(_NOT_SET_UP):
             return result
         expansion = likely(result.text, self._boundary.workspace, _kind, self._allowed)
         if expansion is None or (expansion.network and self._network):

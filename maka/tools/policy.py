@@ -26,10 +26,14 @@ GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir", "g
 
 
 class Ground(Struct, frozen=True, kw_only=True):
-    """What a machine has that isn't anyone's workspace: `own` are Maka's files, `secrets` are a person's."""
+    """What a machine has that isn't anyone's workspace: `own` are Maka's files, `secrets` are a person's.
+
+    `programs` are folders that must stay readable where a sandbox has an empty folder, such as /tmp, of its own.
+    """
 
     own: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -131,13 +135,15 @@ def sandbox_policy(boundary: Boundary, cwd: str, found: Found, ground: Ground) -
     granted = [entry for entry in entries(boundary) if entry.path not in found.missing]
     writable = [boundary.workspace, *found.git] if writes else []
     writable += [entry.path for entry in granted if entry.access == "write"]
-    readable = [entry.path for entry in granted if entry.access == "read"]
+    readable = [] if writes else [boundary.workspace]
+    readable += [entry.path for entry in granted if entry.access == "read"]
     own = [path for path in (*writable, *readable) if not any(is_under(path, one) for one in ground.own)]
     kept = frozenset(own)
+    programs = [path for path in ground.programs if not any(is_under(path, one) for one in writable)]
     return SandboxPolicy(
         cwd=cwd,
         writable=_once([path for path in writable if path in kept]),
-        readable=_once([path for path in readable if path in kept and path not in writable]),
+        readable=_once([*programs, *(path for path in readable if path in kept and path not in writable)]),
         protected=_once([path for path in found.protected if path not in writable]),
         pinned=_once([path for path in found.pinned if path not in writable]),
         hidden=_once([path for path in found.hidden if path not in kept]),

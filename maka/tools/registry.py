@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import Processes, Sandbox, Tool
+from maka.tools.ask_question import AskQuestionTool
 from maka.tools.bash import BashTool
 from maka.tools.edit import EditTool
 from maka.tools.files import FileTurns
@@ -59,5 +60,6 @@ def builtin_tools(
             BashTool(processes, found, child_env, sandbox, ground),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
+            AskQuestionTool(),
         )
     )

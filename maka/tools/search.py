@@ -53,7 +53,8 @@ class Ripgrep:
         if self.sandbox.missing is not None:
             return (argv[0], *self._without_secrets(boundary, cwd), *argv[1:])
         reading = replace(boundary, profile=Profile.EXPLORE, grants=tuple(_reads(grant) for grant in boundary.grants))
-        return self.sandbox.wrap(argv, sandbox_policy(reading, cwd, survey(reading, self.ground), self.ground))
+        policy = sandbox_policy(reading, cwd, survey(reading, self.ground), self.ground)
+        return self.sandbox.wrap(argv, replace(policy, readable=(*policy.readable, os.path.realpath(argv[0]))))
 
     def _without_secrets(self, boundary: Boundary, cwd: str) -> list[str]:
         closed = [path for path in (*self.ground.own, *self.ground.secrets) if is_under(path, cwd) and path != cwd]
@@ -121,7 +122,8 @@ class Search:
             return Outcome.TIMEOUT, [f"cut: the search took longer than {SEARCH_TIMEOUT_S:g} s. Narrow it"]
         if end.cause == "cancelled":
             return Outcome.ABORTED, ["cut: the search was stopped"]
-        if end.exit_code in (0, 1):
+        # ripgrep's 1 means that nothing was found, and is silent; a sandbox that can't be set up isn't.
+        if end.exit_code == 0 or (end.exit_code == 1 and not self._errors):
             return Outcome.OK, []
         said = self._errors.decode("utf-8", "replace").strip()
         if self._lines:

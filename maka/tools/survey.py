@@ -31,21 +31,37 @@ SECRETS_OF_THE_MACHINE = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
     *("/etc/ssl/private", "/etc/ssh", "/etc/NetworkManager/system-connections", "/etc/wireguard", "/root"),
 )
+SPARE = ("/tmp", "/var/tmp", "/run")
+"""Folders of which a sandbox may have empty ones of its own."""
+
 _PASSED_OVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
 _GIT_POINTER = re.compile(r"gitdir:\s*(.+)")
 _CONFIG_PATH = re.compile(r"^\s*(hookspath|path|worktree)\s*=\s*\"?([^\"#;\n]+?)\"?\s*$", re.IGNORECASE | re.MULTILINE)
 _CONFIG_BYTES_MAX = 256 << 10
 
 
-def ground_of(home: str, own: Sequence[str]) -> Ground:
-    """Return what no session touches unasked: Maka's own files, and where this person's secrets usually are."""
+def ground_of(home: str, own: Sequence[str], search_path: str = "") -> Ground:
+    """Return what no session touches unasked: Maka's own files, and where this person's secrets usually are.
+
+    `search_path` is the tools' PATH: its folders stay visible where a sandbox would hide them.
+    """
     real_home = os.path.realpath(home)
     machine = [path for path in SECRETS_OF_THE_MACHINE if not is_under(real_home, path)]
     secrets = [os.path.join(real_home, name) for name in SECRETS_AT_HOME] + machine
     return Ground(
         own=tuple(dict.fromkeys(os.path.realpath(path) for path in own)),
         secrets=tuple(dict.fromkeys(os.path.realpath(path) for path in secrets)),
+        programs=tuple(dict.fromkeys(_programs(search_path))),
     )
+
+
+def _programs(search_path: str) -> Iterator[str]:
+    for folder in search_path.split(os.pathsep):
+        real = os.path.realpath(folder)
+        # A folder `bin` stands beside the libraries of its programs.
+        root = os.path.dirname(real) if os.path.basename(real) == "bin" else real
+        if os.path.isabs(folder) and os.path.isdir(root) and any(root.startswith(one + "/") for one in SPARE):
+            yield root
 
 
 def survey(boundary: Boundary, ground: Ground) -> Found:

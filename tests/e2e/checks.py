@@ -40,11 +40,13 @@ class Around(Struct, frozen=True):
     """What there was in this process before a test."""
 
     threads: frozenset[threading.Thread]
+    actors: frozenset[str]
     children: frozenset[int]
 
     @staticmethod
     def now() -> "Around":
-        return Around(frozenset(threading.enumerate()), frozenset(stat.pid for stat in _children()))
+        children = frozenset(stat.pid for stat in _children())
+        return Around(frozenset(threading.enumerate()), _actors(), children)
 
 
 def check(maka: "Maka") -> None:
@@ -140,7 +142,7 @@ def nothing_left(before: Around) -> None:
     for thread in set(threading.enumerate()) - before.threads:
         thread.join(JOIN_S)
         assert not thread.is_alive(), f"INV4: the thread {thread.name} is left"
-    assert not pykka.ActorRegistry.get_all(), "INV4: an actor is left"
+    assert not _actors() - before.actors, "INV4: an actor is left"
     left = [stat for stat in _children() if stat.pid not in before.children]
     assert not left, f"INV4: child processes are left: {left}"
 
@@ -180,6 +182,10 @@ def view_bytes(facts: Iterable[Committed], session_id: SessionId) -> bytes:
     viewed = session_view.project(item for item in facts if item.event.session_id == session_id)
     assert viewed is not None
     return msgspec.json.encode(session_view.view(viewed))
+
+
+def _actors() -> frozenset[str]:
+    return frozenset(ref.actor_urn for ref in pykka.ActorRegistry.get_all())
 
 
 def _processes() -> list[Stat]:

@@ -31,11 +31,11 @@ def settles(appends: Sequence[Append]) -> bool:
     return any(append.settlement for append in appends)
 
 
-def test_a_stop_of_an_idle_session_says_so(world: World) -> None:
+def test_a_stop_after_the_end_changes_nothing(world: World) -> None:
     maka = world.open([Turn(text="done")])
+    assert maka.manager.stop(maka.session_id, "test").was == "idle"
     maka.run()
-    receipt = maka.manager.stop(maka.session_id, "test")
-    assert (receipt.run_id, receipt.was) == (None, "idle")
+    assert maka.manager.stop(maka.session_id, "test").abort_source is None
 
 
 def test_h23_one_failed_settlement_must_not_block_all_later_stops(world: World) -> None:
@@ -90,7 +90,10 @@ def deaf_stream(world: World) -> threading.Event:
         real(stream, error)
         over.set()
 
-    world.patch.setattr(ChatStream, "cancel", lambda stream: None)
+    def hear_nothing(stream: ChatStream) -> None:
+        return
+
+    world.patch.setattr(ChatStream, "cancel", hear_nothing)
     world.patch.setattr(ChatStream, "_over", said_all)
     return over
 
@@ -150,7 +153,7 @@ def test_a_stop_keeps_a_long_text_whole(world: World) -> None:
     assert maka.manager.stop(maka.session_id, "test").status == "aborted"
     live.end()
     (text,) = [content for content in maka.contents(Text) if content.interrupted]
-    assert len(text.text) < 3_000
+    assert len(text.text) < len(words) / 2, "the event keeps head and tail"
     assert text.whole is not None
     assert maka.host.reader.blob(text.whole.sha256) == words.encode()
 
