@@ -109,6 +109,7 @@ class SessionManager:
         """Make a session that works in a directory, which must be readable. `boundary` is its tools' profile."""
         given = os.path.abspath(cwd)
         _check_directory(given)
+        _check_directory(os.path.realpath(given))
         command = commands.CreateSession(
             command_id=self._command_id(command_id),
             cwd=given,
@@ -236,6 +237,8 @@ class SessionManager:
         if answer is None:
             raise OutcomeUnknownError(name)
         if isinstance(answer, Refusal):
+            if answer.code is RefusalCode.OUTCOME_UNKNOWN:
+                raise OutcomeUnknownError(name)
             raise RefusedError(answer)
         assert isinstance(answer, wanted), f"{type(answer).__name__} answers {type(message).__name__}"
         return answer
@@ -253,12 +256,18 @@ def _not_ready() -> Refusal:
 
 
 def _check_directory(path: str) -> None:
-    if os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK):
-        return
-    words = "is not a directory" if os.path.exists(path) else "does not exist"
-    if os.path.isdir(path):
+    shown = path.encode("utf-8", "replace").decode()
+    if shown != path:
+        words = "has a name that is no UTF-8"
+    elif not os.path.exists(path):
+        words = "does not exist"
+    elif not os.path.isdir(path):
+        words = "is not a directory"
+    elif not os.access(path, os.R_OK | os.X_OK):
         words = "is not readable"
-    message = f"working directory {path} {words}; name one that you can read"
+    else:
+        return
+    message = f"working directory {shown} {words}; name one that you can read"
     raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))
 
 

@@ -112,6 +112,31 @@ def _locked(root: Path) -> int:
             raise
 
 
+def is_owned(root: Path) -> bool:
+    """Say whether a living process owns a root, without a lock of our own: that could keep an owner out."""
+    try:
+        info = os.stat(root / LOCK_FILE)
+    except OSError:
+        return False
+    name = f":{info.st_ino}"
+    try:
+        lines = Path("/proc/locks").read_text("ascii", "replace").splitlines()
+    except OSError:  # no such list on this system: a shared lock for a moment tells
+        return _lock_is_taken(root / LOCK_FILE)
+    return any("FLOCK" in line and any(word.endswith(name) for word in line.split()) for line in lines)
+
+
+def _lock_is_taken(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _holder(root: Path) -> str:
     try:
         words = (root / PID_FILE).read_text("utf-8", "replace").split()

@@ -5,10 +5,12 @@ from maka.contracts.content import FunctionCall, FunctionResponse, Outcome
 from maka.contracts.errors import LedgerFailedError
 from maka.contracts.events import Committed, is_terminal
 from maka.contracts.ids import InvocationId, SessionId
+from maka.contracts.limits import RETRY_TRIES_MAX
 from maka.storage.replay import Replay
 from projections import model_history, run_state, session_index
 from projections.model_history import History
 from projections.run_state import Phase, RunState
+from projections.window import LEVEL_MAX
 from tests.checkers import check_endings, check_messages
 from tests.sim.host import SimHost
 from tests.sim.laws import BrokenLaw
@@ -65,6 +67,7 @@ class Checker:
             # This fold refuses a second terminal, a fact behind one, a response without its call.
             self.runs[event.invocation_id] = run_state.fold(self.runs.get(event.invocation_id), item)
         self._check_call(item)
+        self._check_tries(item)
         if is_terminal(event):
             self._check_next_request(event.session_id)
 
@@ -79,6 +82,12 @@ class Checker:
             raise BrokenLaw(f"a call that had an effect is said to be {content.outcome}")
         if content.outcome is Outcome.OK and content.call_id not in effects.started:
             raise BrokenLaw("a call that was never started has a result")
+
+    def _check_tries(self, item: Committed) -> None:
+        """Requests of one step are bounded: the tries, begun anew at each level of the window."""
+        asked = item.event.actions.model_request if item.event.actions is not None else None
+        if asked is not None and asked.attempt > RETRY_TRIES_MAX * (LEVEL_MAX + 1):
+            raise BrokenLaw(f"step {asked.step} was asked for {asked.attempt} times")
 
     def _check_next_request(self, session_id: SessionId) -> None:
         history = self._histories[session_id]
@@ -105,6 +114,10 @@ class Checker:
             idle = [call.name for call in calls if call.call_id not in self._host.effects.hanging]
             if stuck or (not run.asking and not calls) or idle:
                 raise BrokenLaw(f"run {invocation_id} is open and nobody works on it (calls {idle})")
+        for session_id in self._histories:
+            header = session_index.decode(self._host.store.header_of(session_id) or b"")
+            if header.untaken and not header.open_runs:
+                raise BrokenLaw(f"{len(header.untaken)} messages of {session_id} wait, and nobody takes them")
 
     def settled(self) -> None:
         """Check that nothing is left over: every run ended, every session could ask its model again."""
@@ -112,6 +125,8 @@ class Checker:
         for run in self.runs.values():
             if run.terminal is None:
                 raise BrokenLaw(f"run {run.run.run_id} never ended")
+            if self._host.store.partials(run.run.invocation_id):
+                raise BrokenLaw(f"unfinished text is left of run {run.run.run_id}, which has ended")
         for session_id in self._histories:
             self._check_next_request(session_id)
             check_endings(self._host.session_facts(session_id))

@@ -16,7 +16,7 @@ from tests.sim.host import SimHost
 from tests.sim.laws import BrokenLaw
 from tests.sim.outside import SimReply
 
-UNKNOWN = (RefusalCode.INTERNAL, RefusalCode.SHUTTING_DOWN, RefusalCode.LEDGER_FULL)
+UNKNOWN = (RefusalCode.OUTCOME_UNKNOWN,)
 """What a client takes as a reason to send the same command again."""
 
 
@@ -50,6 +50,7 @@ class Clients:
         self._contents: dict[str, list[tuple[object, ...]]] = {}
         self.outcomes: dict[str, SessionCreated | MessageAccepted] = {}
         self._answered: set[str] = set()
+        self.has_shut_down = False
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
@@ -74,6 +75,7 @@ class Clients:
         self.open.append(Asked("answer", reply, session_id=session_id, request_id=request_id))
 
     def shut_down(self) -> None:
+        self.has_shut_down = True
         self.open.append(Asked("shutdown", self._host.shut_down()))
 
     def _ask(self, asked: Asked) -> None:
@@ -90,6 +92,7 @@ class Clients:
 
     def crashed(self) -> None:
         """Ask a new process what the dead one didn't answer; stops and answers are given up."""
+        self.has_shut_down = False
         lost, self.open = self.open, []
         for asked in lost:
             if asked.command_id:

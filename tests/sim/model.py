@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from maka.contracts.codec import hash_hex
+from maka.contracts.events import RuntimeEvent
 from maka.contracts.model_ports import (
     AssembledCall,
     ChatRequest,
@@ -58,6 +59,11 @@ def chars_of(request: ChatRequest) -> int:
     return chars
 
 
+def _names(event: RuntimeEvent, digest: str) -> bool:
+    request = event.actions.model_request if event.actions is not None else None
+    return request is not None and request.request_hash == digest
+
+
 class SimProvider:
     """Answers each request with what `script` says for it."""
 
@@ -78,9 +84,12 @@ class SimProvider:
 
     def start(self, body: bytes, listener: ProviderListener) -> "SimStream":
         digest = hash_hex(body)
-        durable = (item.event.actions.model_request for item in self._facts() if item.event.actions is not None)
-        if not any(request is not None and request.request_hash == digest for request in durable):
+        facts = self._facts()
+        named = {item.event.invocation_id for item in facts if _names(item.event, digest)}
+        if not named:
             self._world.breaks("a request was sent that no durable fact names")
+        if named <= {item.event.invocation_id for item in facts if item.event.status is not None}:
+            self._world.breaks("a request was sent for a run that had ended")
         request = msgspec.json.decode(body, type=ChatRequest)
         window, tokens = self.profile.context_window, ceil(chars_of(request) / 4)
         if window is not None and tokens > window:

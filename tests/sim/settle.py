@@ -40,9 +40,11 @@ def settle(played: Played) -> None:
     host.world.stillborn.clear()
     host.script = host.provider.script = lambda _: DONE
     _rest(played)
-    # A fence is lifted, and a closed door opened, by a restart alone; two sweeps find who died without a word.
     if not host.fatal and any(asked.kind == "shutdown" for asked in played.clients.open):
         raise BrokenLaw("a shutdown never ended")
+    if not host.fatal and not played.clients.has_shut_down:
+        played.checker.at_rest()
+    # A fence is lifted, and a closed door opened, by a restart alone.
     played.crash("is started anew")
     _rest(played)
     played.checker.at_rest()
@@ -59,7 +61,7 @@ def settle(played: Played) -> None:
 
 
 def _rest(played: Played) -> None:
-    """Step until nothing can happen any more, sweeping twice."""
+    """Step until nothing can happen any more; two sweeps find who died without a word."""
     for _ in range(2):
         for _ in range(STEPS_MAX):
             if not played.host.world.step():
