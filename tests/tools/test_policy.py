@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile, covers as expansion_covers
+from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile
+from maka.contracts.boundary import covers as expansion_covers
 from maka.contracts.limits import EXPANSION_BYTES_MAX, EXPANSION_ENTRIES_MAX, EXPANSION_PATH_CHARS_MAX
 from maka.contracts.tool_ports import BoundaryNeed
 from maka.tools.denial import likely
@@ -215,7 +216,10 @@ def test_what_comes_from_outside_is_closed() -> None:
         ("touch: cannot touch '/o/f': Read-only file system", Expansion(filesystem=(entry("/o/f", "write", "exact"),))),
         ("touch: cannot touch '/o/d/new': Read-only file system", Expansion(filesystem=(entry("/o/d"),))),
         ("bash: line 1: /o/d/new: Permission denied", Expansion(filesystem=(entry("/o/d"),))),
-        ("OSError: [Errno 30] Read-only file system: '../o/f'", Expansion(filesystem=(entry("/o/f", "write", "exact"),))),
+        (
+            "OSError: [Errno 30] Read-only file system: '../o/f'",
+            Expansion(filesystem=(entry("/o/f", "write", "exact"),)),
+        ),
         ("curl: (6) Could not resolve host: example.org", Expansion(network=True)),
         ("touch: cannot touch '/ws/a': Permission denied", None),
         ("touch: cannot touch '/x': Read-only file system", None),
