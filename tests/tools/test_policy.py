@@ -196,12 +196,13 @@ def test_refusals_have_words(tmp_path: Path) -> None:
 def test_what_comes_from_outside_is_closed() -> None:
     raw = {"filesystem": [{"path": "a", "access": "read", "scope": "exact"}]}
     assert expansion_of(raw) == Expansion(filesystem=(entry("a", "read", "exact"),))
-    for wrong, reason in (
+    cases: list[tuple[object, str]] = [
         ({"files": []}, "invalid_expansion"),
         ({"filesystem": [{"path": "a", "access": "run", "scope": "exact"}]}, "invalid_expansion"),
         ([], "invalid_expansion"),
         ({"network": "x" * EXPANSION_BYTES_MAX}, "payload_too_large"),
-    ):
+    ]
+    for wrong, reason in cases:
         with pytest.raises(ExpansionError) as caught:
             expansion_of(wrong)
         assert caught.value.reason == reason

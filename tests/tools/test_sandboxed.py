@@ -155,10 +155,10 @@ def test_a_granted_folder_is_writable(bench: Bench, home: Path, workspace: Path)
     other = home / "other"
     other.mkdir()
     asked = bench.run("Bash", command=f"touch {other}/x")
+    lacking = needed(str(other.resolve()), "write", "subtree")
     assert asked.need is not None
-    assert asked.need.expansion == needed(str(other.resolve()), "write", "subtree")
-    entry = asked.need.expansion.filesystem[0]
-    granted = with_boundary(bench, boundary(workspace, Profile.ASK, entry))
+    assert asked.need.expansion == lacking
+    granted = with_boundary(bench, boundary(workspace, Profile.ASK, *lacking.filesystem))
     assert granted.run("Bash", command=f"touch {other}/x").outcome is Outcome.OK
     assert granted.run("Write", path=f"{other}/y", content="y").outcome is Outcome.OK
     assert granted.run("Bash", command=f"touch {home}/x").outcome is Outcome.ERROR
@@ -351,9 +351,10 @@ def test_what_was_moved_aside_is_kept_and_told(bench: Bench, workspace: Path) ->
 def test_file_tools_keep_protected_names(bench: Bench, repository: Path, path: str) -> None:
     refused = bench.run("Write", path=path, content="x")
     assert refused.outcome is Outcome.REFUSED
+    lacking = needed(str((repository / path).resolve()), "write")
     assert refused.need is not None
-    assert refused.need.expansion == needed(str((repository / path).resolve()), "write")
-    granted = with_boundary(bench, boundary(repository, Profile.ASK, *refused.need.expansion.filesystem))
+    assert refused.need.expansion == lacking
+    granted = with_boundary(bench, boundary(repository, Profile.ASK, *lacking.filesystem))
     allowed = granted.run("Write", path=path, content="x")
     # The file alone was granted: no folder is made for it.
     assert allowed.outcome is (Outcome.OK if (repository / path).parent.exists() else Outcome.REFUSED)
