@@ -16,7 +16,7 @@ from tests.sim.host import SimHost
 from tests.sim.laws import BrokenLaw
 from tests.sim.outside import SimReply
 
-UNKNOWN = (RefusalCode.INTERNAL, RefusalCode.SHUTTING_DOWN, RefusalCode.LEDGER_FULL)
+UNKNOWN = (RefusalCode.OUTCOME_UNKNOWN,)
 """What a client takes as a reason to send the same command again."""
 
 
