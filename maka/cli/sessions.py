@@ -11,9 +11,11 @@ def sessions(with_archived: bool, as_json: bool) -> None:
     from maka.app import open_reader
     from maka.cli.names import read_headers
     from maka.cli.output import note, write_json
+    from maka.cli.revealed import revealed
     from maka.cli.table import write_table
     from maka.cli.words import moment, verdict
     from maka.config import load_config
+    from maka.contracts.boundary import Profile
 
     headers = read_headers(open_reader(load_config()))
     shown = [header for header in headers if with_archived or not header.archived]
@@ -28,13 +30,14 @@ def sessions(with_archived: bool, as_json: bool) -> None:
         (
             f"#{header.number}",
             "archived" if header.archived else header.status,
+            "BYPASS" if header.boundary == Profile.BYPASS else header.boundary,
             verdict(header.last_status or "-", header.last_failure_class, header.last_abort_source),
             str(header.run_count),
             header.model or "-",
             moment(header.activity_ts),
-            header.cwd,
+            revealed(header.cwd),
             header.title or "",
         )
         for header in shown
     ]
-    write_table(("", "status", "last run", "runs", "model", "last activity", "folder", "title"), rows)
+    write_table(("", "status", "boundary", "last run", "runs", "model", "last activity", "folder", "title"), rows)
