@@ -80,7 +80,7 @@ class KernelActor(MakaActor[ToKernel]):
         self._closing: set[InvocationId] = set()
         self._closed = 0
         self._to_resume: tuple[SessionId, ...] = ()
-        self._shutdown: ReplyTo[bool] | None = None
+        self._shutdowns: list[ReplyTo[bool]] = []
         self._stopping: set[SessionId] = set()
 
     def receive(self, message: ToKernel) -> None:
@@ -122,6 +122,7 @@ class KernelActor(MakaActor[ToKernel]):
     def cleanup(self) -> None:
         for live in self._live.values():
             live.address.stop()
+        self._supervisor.stop_all()
         for message in self._early:
             message.reply.set(CLOSED)
 
@@ -178,7 +179,7 @@ class KernelActor(MakaActor[ToKernel]):
     # -- commands -------------------------------------------------------------------------------------------------
 
     def _admit(self, message: CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait) -> None:
-        if self._shutdown is not None or self._ledger_died:
+        if self._shutdowns or self._ledger_died:
             message.reply.set(CLOSED)
         elif not self._open:
             self._early.append(message)
@@ -259,7 +260,7 @@ class KernelActor(MakaActor[ToKernel]):
         if session_id in self._stopping:
             self._stopping.discard(session_id)
             self._finish_shutdown()
-        if self._shutdown is not None or self._ledger_died:
+        if self._shutdowns or self._ledger_died:
             return
         if session_id in self._fenced:
             return  # its next command tries once more
@@ -289,19 +290,24 @@ class KernelActor(MakaActor[ToKernel]):
     # -- shutdown -------------------------------------------------------------------------------------------------
 
     def _shut_down(self, reply: ReplyTo[bool]) -> None:
-        self._shutdown = reply
+        self._shutdowns.append(reply)
+        if len(self._shutdowns) == 1:
+            self._stop_sessions()
+        self._finish_shutdown()
+
+    def _stop_sessions(self) -> None:
         self._stopping = set(self._live)
         for session_id in tuple(self._stopping):
             stopped: ReplyTo[Reply] = Tells(partial(self._note_stopped, self.address, session_id))
             command = Stop(session_id=session_id, source=HOST_SHUTDOWN)
             if not self._live[session_id].address.tell(StopSession(command=command, reply=stopped)):
                 self._stopping.discard(session_id)
-        self._finish_shutdown()
 
     @staticmethod
     def _note_stopped(address: Address[ToKernel], session_id: SessionId, _: Reply | StopReceipt) -> None:
         address.tell(SessionStopped(session_id=session_id))
 
     def _finish_shutdown(self) -> None:
-        if self._shutdown is not None and not self._stopping:
-            self._shutdown.set(True)
+        if not self._stopping:
+            for reply in self._shutdowns:
+                reply.set(True)

@@ -95,10 +95,12 @@ class RunStarted(Message, frozen=True):
 
 
 class ChildStarted(Message, frozen=True):
-    """From RunActor: it has one more child, which is waited for if the run's actor dies."""
+    """From RunActor: it has one more child. If the run's actor dies, a child that has a `cancel` is told so and waited
+    for, any other one is stopped."""
 
     run_id: RunId
     child: Address[Any]
+    cancel: CancelTool | None = None
 
 
 class RunFinished(Message, frozen=True):

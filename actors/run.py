@@ -13,7 +13,7 @@ from msgspec import Struct
 from actors import request, run_protocol
 from actors.address import Address, ReplyTo
 from actors.backend import BackendActor
-from actors.base import MakaActor
+from actors.base import NOT_DONE, UNKNOWN, MakaActor
 from actors.mapper import Who
 from actors.messages import ChildStarted, Parent, RunFinished, RunParked, ToKernel, ToSession
 from actors.messages_ledger import AppendDone, AppendFacts, PutPartialText, Show, ToFeed, ToLedger
@@ -106,18 +106,17 @@ class RunActor(MakaActor[ToRun]):
             self._backend.stop()
         for tool in self._tools.values():
             tool.tell(CancelTool())
-        self._answer_all("the run's actor ended; look at the session to learn its outcome")
+        self._answer_all()
 
-    def _answer_all(self, words: str) -> None:
+    def _answer_all(self) -> None:
         """Answer every command that this actor holds: whoever drops a command answers it."""
-        refusal = Refusal(code=RefusalCode.INTERNAL, message=words)
-        self._answer_stops(refusal)
-        waiting = [message.reply for message in self._stash if isinstance(message, AnswerRun)]
+        self._answer_stops(UNKNOWN)
+        for message in self._stash:
+            if isinstance(message, AnswerRun):
+                message.reply.set(NOT_DONE)
         flight = self._state.in_flight
         if flight is not None and flight.reply is not None:
-            waiting.append(cast("ReplyTo[Replied]", flight.reply[0]))
-        for reply in waiting:
-            reply.set(refusal)
+            cast("ReplyTo[Replied]", flight.reply[0]).set(UNKNOWN)
 
     def _due(self, kind: str, token: int) -> None:
         self.address.tell(Due(kind=kind, token=token))
@@ -222,7 +221,7 @@ class RunActor(MakaActor[ToRun]):
 
         actor = self._ports.spawn(ToolActor, self._ports, died, address, tool, call_id)
         self._tools[call_id] = actor
-        self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=actor))
+        self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=actor, cancel=CancelTool()))
         actor.tell(Dispatch(call=effect.call, env=effect.env))
 
     def _ask(self, effect: AskPerson) -> None:

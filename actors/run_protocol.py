@@ -76,10 +76,13 @@ def _handle(d: Deciding, message: ToRun) -> None:
 def _work(d: Deciding, message: Work) -> None:
     match message:
         case StartRun():
-            run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
-            _arm_deadline(d)
+            # A stop is control and may come before it: then nothing is sent.
+            if d.state.claim is None:
+                run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
+                _arm_deadline(d)
         case Resume():
-            _arm_deadline(d)
+            if d.state.claim is None:
+                _arm_deadline(d)
             run_waits.park_if_idle(d)
         case AskReady(call_id=call_id, asked=asked):
             run_waits.ask(d, call_id, asked)

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from actors import session_open, session_protocol
 from actors.address import Address, ReplyTo
-from actors.base import MakaActor
+from actors.base import NOT_DONE, UNKNOWN, MakaActor
 from actors.mapper import At
 from actors.messages import (
     AnswerWait,
@@ -32,6 +32,7 @@ from actors.messages_ledger import (
     BarrierPassed,
     CloseRun,
     LedgerUp,
+    RoomWanted,
     RunClosed,
     ToFeed,
     ToLedger,
@@ -44,7 +45,7 @@ from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply
 from maka.contracts.content import RunLimits
-from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode
+from maka.contracts.errors import FoldError, LedgerDamagedError, Refusal, RefusalCode
 from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.ports import Append, AppendResult, CommandKey
 
@@ -116,11 +117,11 @@ class SessionActor(MakaActor[ToSession]):
         self._go_on()
 
     def cleanup(self) -> None:
-        waiting = [message.reply for message in self._stash if not isinstance(message, RunOver | RunParked)]
+        for message in self._stash:
+            if not isinstance(message, RunOver | RunParked):
+                message.reply.set(NOT_DONE)
         if self._pending is not None and self._pending.reply is not None:
-            waiting.append(self._pending.reply)
-        for reply in waiting:
-            reply.set(Refusal(code=RefusalCode.INTERNAL, message="the session's actor ended; send the command again"))
+            self._pending.reply.set(UNKNOWN)  # its append is on its way
 
     # -- what comes next ------------------------------------------------------------------------------------------
 
@@ -224,7 +225,7 @@ class SessionActor(MakaActor[ToSession]):
         """Fold what is new in the ledger; False fences the session, which is damaged."""
         try:
             self._log.catch_up(self._ports.reader)
-        except (LedgerError, FoldError) as error:
+        except (LedgerDamagedError, FoldError) as error:
             self.log.error("session_damaged", error_kind=str(error))
             words = f"session {self._id} is damaged ({error}); `maka verify` shows where; no other is touched"
             self._refusal = Refusal(code=RefusalCode.SESSION_DAMAGED, message=words)
@@ -271,6 +272,8 @@ class SessionActor(MakaActor[ToSession]):
             self._held = reply is None  # a queued message waits for one that brings a profile
             if reply is not None:
                 reply.set(prepared)
+            elif prepared.code is RefusalCode.LEDGER_FULL:
+                self._ledger.tell(RoomWanted(to=self.address))
             return
         append, opened = prepared
         self._send(append, reply, opened)

@@ -24,6 +24,7 @@ from actors.ledger import LedgerActor
 from actors.messages import LedgerDied, Recover, Shutdown, Sweep, ToKernel
 from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
+from actors.troupe import Troupe
 from actors.wiring import Ports
 from maka.config import Config, read_key
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
@@ -38,14 +39,16 @@ from maka.edges.logs import LogFile, make_logger
 from maka.edges.openai_chat import OpenAIChat
 from maka.edges.processes import AsyncProcesses
 from maka.edges.redact import Redactor
+from maka.edges.sandbox import find_sandbox
 from maka.edges.timers import ThreadTimers
 from maka.session_manager import SessionManager
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
-from maka.storage.root import acquire_root
+from maka.storage.root import acquire_root, is_owned, unusable
 from maka.tools.leftovers import TempFiles
 from maka.tools.registry import builtin_tools
+from maka.tools.survey import ground_of
 
 ACTOR_STOP_TIMEOUT_S = 5.0
 FAILED_POLL_S = 0.25
@@ -117,11 +120,6 @@ class Host:
         self.close()
 
 
-def spawn(actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
-    """Start an actor on a thread of its own."""
-    return Address(actor.start(*args))
-
-
 def open_host(config: Config) -> Host:
     """Take the state root, start everything, recover, and return when commands are taken.
 
@@ -134,7 +132,7 @@ def open_host(config: Config) -> Host:
         store = LmdbLedger.open(config.state_root)
         stack.callback(store.close)
         secrets = Secrets()
-        sink = LogFile.open(config.state_root / "maka.log")
+        sink = _open_log(config.state_root)
         stack.callback(sink.close)
         log = make_logger(sink, secrets, config.log_level)
         io = IoLoop.start()
@@ -155,9 +153,11 @@ def open_host(config: Config) -> Host:
         ledger: Address[ToLedger] = _start(
             stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep
         )
-        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
+        troupe = Troupe()
+        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets), troupe)
         feed = _start_feed(stack, log, store)
         ledger.tell(Follow(to=feed))
+        stack.callback(_stop_troupe, troupe, log)
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, fatal, ledger, feed)
         over.append(kernel)
         recovered = _recover(kernel, failed)
@@ -165,6 +165,18 @@ def open_host(config: Config) -> Host:
         stack.callback(_shut_down, kernel, failed, log)
         manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set)
         return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
+
+
+def is_running(config: Config) -> bool:
+    """Say whether a living Maka owns the state root: a run that is open without one was interrupted."""
+    return is_owned(config.state_root)
+
+
+def _open_log(root: Path) -> LogFile:
+    try:
+        return LogFile.open(root / "maka.log")
+    except OSError as error:
+        raise unusable(root, error) from None
 
 
 def open_reader(config: Config) -> LmdbReader:
@@ -190,6 +202,7 @@ def _ports(
     store: LmdbLedger,
     blobs: FileBlobs,
     providers: Providers,
+    troupe: Troupe,
 ) -> Ports:
     processes = AsyncProcesses(io)
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
@@ -203,15 +216,28 @@ def _ports(
         reader=store,
         blobs=blobs,
         providers=providers,
-        catalog=builtin_tools(processes, child_env=config.child_env, rg_path=rg_path),
+        catalog=builtin_tools(
+            processes,
+            child_env=config.child_env,
+            rg_path=rg_path,
+            sandbox=find_sandbox(),
+            ground=ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", "")),
+        ),
         processes=processes,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
             cwd, config_dir=str(config.config_dir), date=date.today().isoformat(), platform=platform(terse=True)
         ),
-        spawn=spawn,
+        spawn=troupe,
         log=log,
     )
+
+
+def own_files(config: Config) -> tuple[str, ...]:
+    """Return what no tool touches: the ledger, the configuration, the files that hold models' keys."""
+    keys = [str(Path(profile.key_file).expanduser()) for profile in config.profiles.values() if profile.key_file]
+    named = [str(config.config_file), *(str(config.config_dir / name) for name in ("AGENTS.md", "CLAUDE.md"))]
+    return (str(config.state_root), *named, *keys)
 
 
 def _start_feed(stack: ExitStack, log: Log, store: LmdbLedger) -> Address[ToFeed]:
@@ -253,6 +279,12 @@ def _stop(ref: pykka.ActorRef[Any]) -> None:
         ref.stop(block=True, timeout=ACTOR_STOP_TIMEOUT_S)
     except (pykka.ActorDeadError, pykka.Timeout):
         return
+
+
+def _stop_troupe(troupe: Troupe, log: Log) -> None:
+    left = troupe.stop_all(ACTOR_STOP_TIMEOUT_S)
+    if left:
+        log.error("actors_left", count=left)
 
 
 def _recover(kernel: Address[ToKernel], failed: Event) -> int:

@@ -109,11 +109,12 @@ class SessionManager:
         """Make a session that works in a directory, which must be readable. `boundary` is its tools' profile."""
         given = os.path.abspath(cwd)
         _check_directory(given)
+        _check_directory(os.path.realpath(given))
         command = commands.CreateSession(
             command_id=self._command_id(command_id),
             cwd=given,
             real_cwd=os.path.realpath(given),
-            title=title,
+            title=title and _text(title),
             boundary=_profile(boundary),
         )
         reply: OneShot[Reply] = OneShot()
@@ -132,8 +133,8 @@ class SessionManager:
         command = commands.SendMessage(
             command_id=self._command_id(command_id),
             session_id=SessionId(session_id),
-            text=text.encode("utf-8", "replace").decode("utf-8", "replace"),
-            profile=profile,
+            text=_text(text),
+            profile=_text(profile),
             limits=limits or RunLimits(),
         )
         reply: OneShot[Reply] = OneShot()
@@ -141,7 +142,7 @@ class SessionManager:
 
     def stop(self, session_id: str, source: str) -> StopReceipt:
         """End a session's run, whatever it is doing; returns when its end is durable."""
-        command = commands.Stop(session_id=SessionId(session_id), source=source)
+        command = commands.Stop(session_id=SessionId(session_id), source=_text(source))
         reply: OneShot[Reply] = OneShot()
         return self._answer(StopSession(command=command, reply=reply), reply, f"stop {session_id}", StopReceipt)
 
@@ -230,6 +231,8 @@ class SessionManager:
         if answer is None:
             raise OutcomeUnknownError(name)
         if isinstance(answer, Refusal):
+            if answer.code is RefusalCode.OUTCOME_UNKNOWN:
+                raise OutcomeUnknownError(name)
             raise RefusedError(answer)
         assert isinstance(answer, wanted), f"{type(answer).__name__} answers {type(message).__name__}"
         return answer
@@ -256,13 +259,24 @@ def _not_ready() -> Refusal:
     return Refusal(code=RefusalCode.NOT_READY, message="the host isn't running; start it again")
 
 
+def _text(given: str) -> str:
+    """Return a text that can be stored: half characters, which have no bytes, are replaced."""
+    return given.encode("utf-8", "replace").decode()
+
+
 def _check_directory(path: str) -> None:
-    if os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK):
-        return
-    words = "is not a directory" if os.path.exists(path) else "does not exist"
-    if os.path.isdir(path):
+    shown = _text(path)
+    if shown != path:
+        words = "has a name that is no UTF-8"
+    elif not os.path.exists(path):
+        words = "does not exist"
+    elif not os.path.isdir(path):
+        words = "is not a directory"
+    elif not os.access(path, os.R_OK | os.X_OK):
         words = "is not readable"
-    message = f"working directory {path} {words}; name one that you can read"
+    else:
+        return
+    message = f"working directory {shown} {words}; name one that you can read"
     raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))
 
 

@@ -2,19 +2,20 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import click
 
+from maka.cli.revealed import revealed
 from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile, covers
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
+    from maka.config import Config
     from maka.contracts.commands import BoundarySet
     from maka.session_manager import SessionManager
 
-ENTRIES_MAX = 32
-PATH_CHARS_MAX = 4_096
 F = TypeVar("F", bound="Any")
 
 
@@ -34,43 +35,38 @@ def boundary_options(function: F) -> F:
     return boundary(allow(function))
 
 
-def parse_allowed(words: Sequence[str]) -> Expansion:
+def parse_allowed(words: Sequence[str], config: "Config") -> Expansion:
     """Return the expansion that --allow asks for. Raises RefusedError for what can't be granted."""
-    network = False
-    entries: list[FileEntry] = []
-    for word in words:
-        kind, colon, path = word.partition(":")
-        if word == "net":
-            network = True
-        elif kind == "write" and colon and path:
-            entries.append(_entry(path, "write"))
-        elif kind == "read" and colon and path:
-            entries.append(_entry(path, "read"))
-        else:
-            _refuse(f"--allow {word[:100]!r} is none of write:PATH, read:PATH and net.")
-    unique = tuple(dict.fromkeys(entries))
-    if len(unique) > ENTRIES_MAX:
-        _refuse(f"--allow names {len(unique)} paths, at most {ENTRIES_MAX} fit: name a folder that holds them.")
-    return Expansion(filesystem=unique, network=network)
+    from maka.app import own_files
+    from maka.tools.expansion import ExpansionError, normalise
+    from maka.tools.policy import Ground
 
-
-def _entry(path: str, access: Literal["read", "write"]) -> FileEntry:
-    """A folder means everything below it; anything else is one file, which need not be there yet."""
-    if "\0" in path:
-        _refuse("--allow: a path holds no NUL byte.")
-    full = os.path.abspath(os.path.expanduser(path))
-    real = os.path.realpath(full)
+    if not words:
+        return Expansion()
+    entries = tuple(entry for word in words if (entry := _entry(word)) is not None)
+    asked = Expansion(filesystem=entries, network="net" in words)
     try:
-        real.encode()
-    except UnicodeEncodeError:
-        _refuse(f"--allow {path!r}: a path that isn't UTF-8 can't be recorded; rename it.")
-    if len(real) > PATH_CHARS_MAX:
-        _refuse(f"--allow: a path has at most {PATH_CHARS_MAX:,} characters.")
-    if os.path.isdir(real):
-        return FileEntry(path=real, access=access, scope="subtree")
-    if path.endswith("/") or not os.path.isdir(os.path.dirname(real)):
-        _refuse(f"--allow {path}: there is no such folder; create it first.")
-    return FileEntry(path=real, access=access, scope="exact")
+        return normalise(asked, os.getcwd(), Ground(own=own_files(config)))
+    except (ExpansionError, OSError) as error:
+        _refuse(f"--allow: {revealed(str(error))}.")
+
+
+def _entry(word: str) -> FileEntry | None:
+    """A folder means everything below it; anything else is one file, which need not be there yet."""
+    kind, _, path = word.partition(":")
+    if word == "net":
+        return None
+    if kind not in ("read", "write") or not path:
+        _refuse(f"--allow {revealed(word[:100])} is none of write:PATH, read:PATH and net.")
+    access: Literal["read", "write"] = "write" if kind == "write" else "read"
+    full = os.path.expanduser(path)
+    with suppress(OSError, ValueError):
+        full.encode()
+        if os.path.isdir(full):
+            return FileEntry(path=path, access=access, scope="subtree")
+        if not path.endswith("/") and os.path.isdir(os.path.dirname(os.path.abspath(full))):
+            return FileEntry(path=path, access=access, scope="exact")
+    _refuse(f"--allow {revealed(word[:200])}: there is no such folder; create it first.")
 
 
 def widen(

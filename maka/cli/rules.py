@@ -69,7 +69,7 @@ def rules(
     from maka.config import load_config
 
     config = load_config()
-    allowed = parse_allowed(allow)
+    allowed = parse_allowed(allow, config)
     shown = _read(config, session)
     if boundary is not None or allowed != Expansion() or revoke:
         _change(config, shown, boundary, allowed, scope, revoke)

@@ -110,12 +110,17 @@ class ToolDispatch(Shape, frozen=True, kw_only=True):
 
 
 class ProcessIdentity(Shape, frozen=True, kw_only=True):
-    """Enough to find a process group again, and to know that the pid wasn't reused. `start_ticks` since boot."""
+    """Enough to find a process group again, and to know that the pid wasn't reused. `start_ticks` since boot.
+
+    `mark` is what the environment of the process and of each descendant holds, so that those that left the group are
+    found as well.
+    """
 
     pid: int
     group: int
     start_ticks: int
     boot_id: str
+    mark: str | None = None
 
 
 class ProcessStarted(Shape, frozen=True, kw_only=True):

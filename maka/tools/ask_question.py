@@ -56,10 +56,7 @@ class AskQuestionTool:
     def prepare(self, call: ToolCall, env: ToolEnv) -> Asked | str:
         del env
         given = cast("list[dict[str, Any]]", call.args["questions"])
-        questions = tuple(
-            Question(question=str(each["question"]), options=tuple(map(str, each.get("options") or ())))
-            for each in given
-        )
+        questions = tuple(map(_question, given))
         if any(len(each.options) == 1 for each in questions):
             return f"a question has {OPTIONS_MIN} or {OPTIONS_MAX} options, or none for free text"
         return UserQuestionRequest(call_id=call.call_id, questions=questions)

@@ -3,6 +3,8 @@
 The corpus is added to, never edited. A new kind or field gets a new example here and new lines there.
 """
 
+from msgspec.structs import replace
+
 from maka.contracts.actions import (
     Actions,
     ArtifactDelta,
@@ -312,6 +314,12 @@ ADDED: tuple[RuntimeEvent, ...] = (
             state_delta=StateDelta(
                 boundary_decision=BoundaryDecision(request_id=EVENT, decision="allow", covers=(EVENT,))
             )
+        ),
+    ),
+    _event(
+        406,
+        actions=Actions(
+            process_started=ProcessStarted(call_id=CALL, process=replace(PROCESS, mark="5f" * 16), command="make test")
         ),
     ),
 )

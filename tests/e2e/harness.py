@@ -367,7 +367,7 @@ class World:
         for model in self.models:
             checks.check_requests(model.requests, model.strict)
         self.close()
-        checks.nothing_left(self._before)
+        checks.nothing_left(self._before, self.folder)
 
     def close(self) -> None:
         """Close everything, whatever state it is in."""

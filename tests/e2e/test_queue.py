@@ -95,7 +95,7 @@ def test_a_command_that_comes_many_times_at_once_is_done_once(world: World) -> N
     assert len(set(map(repr, answers))) == 1
     (header,) = checks.headers(maka.store)
     maka.follow(header.session_id).end()
-    assert (header.number, maka.model.count) == (1, 1)
+    assert maka.model.count == 1
     assert maka.run("next", maka.new_session()).status == "completed"
 
 
