@@ -46,7 +46,7 @@ def parse_allowed(words: Sequence[str], config: "Config") -> Expansion:
     entries = tuple(entry for word in words if (entry := _entry(word)) is not None)
     asked = Expansion(filesystem=entries, network="net" in words)
     try:
-        return normalise(asked, os.getcwd(), Ground(own=own_files(config)))
+        return normalise(asked, os.getcwd(), Ground(own=tuple(map(os.path.realpath, own_files(config)))))
     except (ExpansionError, OSError) as error:
         _refuse(f"--allow: {revealed(str(error))}.")
 
