@@ -66,7 +66,7 @@ def report(words: str, goal_ms: int, found: Figures) -> None:
             continue
         p50, p99, worst = (quantile(times, share) for share in (0.5, 0.99, 1.0))
         goal = "" if p99 < goal_ms else " MISSED"
-        print(f"    {words:27} {name:8} p50 {p50:6.1f}, p99 {p99:6.1f} ms (goal {goal_ms}{goal}), worst {worst:6.1f} ms")
+        print(f"    {words:27} {name:8} p50 {p50:6.1f}, p99 {p99:6.1f} ms (goal {goal_ms}{goal}), worst {worst:6.1f}")
     print(f"    {'':27} was: {', '.join(f'{word} {count}' for word, count in found.was.most_common())}")
 
 

@@ -204,7 +204,6 @@ class ChildProcess:
             if not survivors.done():
                 survivors.set_result(alive)
 
-
         inodes = [pipe.inode for pipe in self._pipes if not pipe.closed]
         self._ender.end(Ending(gated.identity, inodes, grace_s), lambda alive: self._io.call_soon(tell, alive))
         alive = await survivors
