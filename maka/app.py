@@ -39,14 +39,16 @@ from maka.edges.logs import LogFile, make_logger
 from maka.edges.openai_chat import OpenAIChat
 from maka.edges.processes import AsyncProcesses
 from maka.edges.redact import Redactor
+from maka.edges.sandbox import find_sandbox
 from maka.edges.timers import ThreadTimers
 from maka.session_manager import SessionManager
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
-from maka.storage.root import acquire_root, is_owned
+from maka.storage.root import acquire_root, is_owned, unusable
 from maka.tools.leftovers import TempFiles
 from maka.tools.registry import builtin_tools
+from maka.tools.survey import ground_of
 
 ACTOR_STOP_TIMEOUT_S = 5.0
 FAILED_POLL_S = 0.25
@@ -130,7 +132,7 @@ def open_host(config: Config) -> Host:
         store = LmdbLedger.open(config.state_root)
         stack.callback(store.close)
         secrets = Secrets()
-        sink = LogFile.open(config.state_root / "maka.log")
+        sink = _open_log(config.state_root)
         stack.callback(sink.close)
         log = make_logger(sink, secrets, config.log_level)
         io = IoLoop.start()
@@ -170,6 +172,13 @@ def is_running(config: Config) -> bool:
     return is_owned(config.state_root)
 
 
+def _open_log(root: Path) -> LogFile:
+    try:
+        return LogFile.open(root / "maka.log")
+    except OSError as error:
+        raise unusable(root, error) from None
+
+
 def open_reader(config: Config) -> LmdbReader:
     """Open the store for reading, beside a running owner or without one. Raises StoreOpenError."""
     return LmdbReader.open(config.state_root)
@@ -207,7 +216,13 @@ def _ports(
         reader=store,
         blobs=blobs,
         providers=providers,
-        catalog=builtin_tools(processes, child_env=config.child_env, rg_path=rg_path),
+        catalog=builtin_tools(
+            processes,
+            child_env=config.child_env,
+            rg_path=rg_path,
+            sandbox=find_sandbox(),
+            ground=ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", "")),
+        ),
         processes=processes,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
@@ -216,6 +231,13 @@ def _ports(
         spawn=troupe,
         log=log,
     )
+
+
+def own_files(config: Config) -> tuple[str, ...]:
+    """Return what no tool touches: the ledger, the configuration, the files that hold models' keys."""
+    keys = [str(Path(profile.key_file).expanduser()) for profile in config.profiles.values() if profile.key_file]
+    named = [str(config.config_file), *(str(config.config_dir / name) for name in ("AGENTS.md", "CLAUDE.md"))]
+    return (str(config.state_root), *named, *keys)
 
 
 def _start_feed(stack: ExitStack, log: Log, store: LmdbLedger) -> Address[ToFeed]:

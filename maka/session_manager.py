@@ -19,10 +19,10 @@ from maka.contracts.commands import AnswerTaken, BoundarySet, MessageAccepted, R
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import CommandId, EventId, IdSource, SessionId
-from maka.contracts.limits import COMMAND_TIMEOUT_S, SUBSCRIBER_BACKLOG_MAX
+from maka.contracts.limits import COMMAND_TIMEOUT_S, PROMPT_CHARS_MAX, SUBSCRIBER_BACKLOG_MAX
 from maka.contracts.ports import LedgerReader
 from maka.contracts.session_events import SessionEvent
-from projections import boundary, inbox, session_index
+from projections import boundary, inbox
 from projections.inbox import PendingWait
 
 FAILED_POLL_S = 0.25
@@ -114,7 +114,7 @@ class SessionManager:
             command_id=self._command_id(command_id),
             cwd=given,
             real_cwd=os.path.realpath(given),
-            title=title,
+            title=title and _text(title),
             boundary=_profile(boundary),
         )
         reply: OneShot[Reply] = OneShot()
@@ -133,8 +133,8 @@ class SessionManager:
         command = commands.SendMessage(
             command_id=self._command_id(command_id),
             session_id=SessionId(session_id),
-            text=text.encode("utf-8", "replace").decode("utf-8", "replace"),
-            profile=profile,
+            text=_text(text),
+            profile=_text(profile),
             limits=limits or RunLimits(),
         )
         reply: OneShot[Reply] = OneShot()
@@ -142,7 +142,7 @@ class SessionManager:
 
     def stop(self, session_id: str, source: str) -> StopReceipt:
         """End a session's run, whatever it is doing; returns when its end is durable."""
-        command = commands.Stop(session_id=SessionId(session_id), source=source)
+        command = commands.Stop(session_id=SessionId(session_id), source=_text(source))
         reply: OneShot[Reply] = OneShot()
         return self._answer(StopSession(command=command, reply=reply), reply, f"stop {session_id}", StopReceipt)
 
@@ -166,20 +166,14 @@ class SessionManager:
             client=client,
             decision=decision,
             scope=scope,
-            answers=answers,
+            answers=None if answers is None else tuple(map(_clean_answer, answers)),
         )
         reply: OneShot[Reply] = OneShot()
         return self._answer(AnswerWait(command=command, reply=reply), reply, f"answer {request_id}", AnswerTaken)
 
     def pending(self) -> list[PendingWait]:
         """Return every open request of every session, oldest first."""
-        waits: list[PendingWait] = []
-        for data in self._reader.header_bytes():
-            header = session_index.decode(data)
-            if header.waiting:
-                state = inbox.project(self._reader.iter_session(header.session_id))
-                waits += () if state is None else state.waits.values()
-        return sorted(waits, key=lambda wait: wait.position)
+        return inbox.pending(self._reader)
 
     def boundary(self, session_id: str) -> Boundary:
         """Return what a session's tools may touch, with the fact that each grant came from."""
@@ -251,12 +245,27 @@ class SessionManager:
         return answer
 
 
+def _clean_answer(text: str | None) -> str | None:
+    """Return an answer that the ledger takes: half characters are replaced, a novel is refused."""
+    if text is None:
+        return None
+    if len(text) > PROMPT_CHARS_MAX:
+        message = f"an answer has at most {PROMPT_CHARS_MAX:,} characters; put it into a file and name that"
+        raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))
+    return text.encode("utf-8", "replace").decode("utf-8", "replace")
+
+
 def _not_ready() -> Refusal:
     return Refusal(code=RefusalCode.NOT_READY, message="the host isn't running; start it again")
 
 
+def _text(given: str) -> str:
+    """Return a text that can be stored: half characters, which have no bytes, are replaced."""
+    return given.encode("utf-8", "replace").decode()
+
+
 def _check_directory(path: str) -> None:
-    shown = path.encode("utf-8", "replace").decode()
+    shown = _text(path)
     if shown != path:
         words = "has a name that is no UTF-8"
     elif not os.path.exists(path):

@@ -188,14 +188,17 @@ class Processes(Protocol):
 class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """What a sandboxed process may touch: real, absolute paths. `protected` stays read-only inside what is writable.
 
-    `hidden` isn't even readable: secrets, and the state root.
+    `hidden` folders and `hidden_files` aren't even readable: secrets, and the state root. Of two paths that hold one
+    another the inner one decides. `pinned` folders are writable, but can't be moved away: they hold protected ones.
     """
 
     cwd: str
     writable: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    hidden_files: tuple[str, ...] = ()
     network: bool = False
 
 

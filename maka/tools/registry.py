@@ -4,13 +4,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.tool_ports import Processes, Tool
+from maka.contracts.tool_ports import Processes, Sandbox, Tool
 from maka.tools.ask_question import AskQuestionTool
 from maka.tools.bash import BashTool
 from maka.tools.edit import EditTool
 from maka.tools.files import FileTurns
 from maka.tools.glob import GlobTool
 from maka.tools.grep import GrepTool
+from maka.tools.policy import Ground
 from maka.tools.read import ReadTool
 from maka.tools.search import Ripgrep
 from maka.tools.write import WriteTool
@@ -35,19 +36,28 @@ class Catalog:
 
 
 def builtin_tools(
-    processes: Processes, *, child_env: Mapping[str, str], rg_path: str | None, shell: str | None = None
+    processes: Processes,
+    *,
+    child_env: Mapping[str, str],
+    rg_path: str | None,
+    sandbox: Sandbox,
+    ground: Ground,
+    shell: str | None = None,
 ) -> Catalog:
-    """Make the built-in tools. `child_env` is all that their processes see; `shell` is bash where there is one."""
+    """Make the built-in tools. `child_env` is all that their processes see; `shell` is bash where there is one.
+
+    `ground` is what no session may touch unasked; `survey.ground_of` makes it.
+    """
     path = child_env.get("PATH", FALLBACK_PATH)
     found = shell or shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
-    turns = FileTurns()
-    ripgrep = Ripgrep(processes, rg_path, child_env)
+    turns = FileTurns(ground)
+    ripgrep = Ripgrep(processes, rg_path, child_env, sandbox, ground)
     return Catalog(
         (
-            ReadTool(),
+            ReadTool(ground),
             WriteTool(turns),
             EditTool(turns),
-            BashTool(processes, found, child_env),
+            BashTool(processes, found, child_env, sandbox, ground),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
             AskQuestionTool(),
