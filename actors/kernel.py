@@ -37,6 +37,7 @@ from actors.messages import (
     Sweep,
     ToKernel,
     ToSession,
+    UndoChanges,
 )
 from actors.messages_ledger import CloseRun, RunClosed, ToFeed, ToLedger
 from actors.session import SessionActor
@@ -50,6 +51,10 @@ from projections import session_index
 
 FENCED = "this session's part of the program crashed too often; restart maka to try it again"
 CLOSED = Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
+
+
+SessionCommand = SendMessage | StopSession | AnswerWait | UndoChanges
+Command = CreateSession | SessionCommand
 
 
 class Live(Struct):
@@ -74,7 +79,7 @@ class KernelActor(MakaActor[ToKernel]):
         self._supervisor = Supervisor(ports.log, ports.clock, ports.timers, lambda: self.address, ledger)
         self._next_number = 1
         self._open = False
-        self._early: deque[CreateSession | SendMessage | StopSession | AnswerWait] = deque()
+        self._early: deque[Command] = deque()
         self._recovered: ReplyTo[int] | None = None
         self._closing: set[InvocationId] = set()
         self._closed = 0
@@ -84,7 +89,7 @@ class KernelActor(MakaActor[ToKernel]):
 
     def receive(self, message: ToKernel) -> None:
         match message:
-            case CreateSession() | SendMessage() | StopSession() | AnswerWait():
+            case CreateSession() | SendMessage() | StopSession() | AnswerWait() | UndoChanges():
                 self._admit(message)
             case Recover(reply=reply):
                 self._recover(reply)
@@ -176,7 +181,7 @@ class KernelActor(MakaActor[ToKernel]):
 
     # -- commands -------------------------------------------------------------------------------------------------
 
-    def _admit(self, message: CreateSession | SendMessage | StopSession | AnswerWait) -> None:
+    def _admit(self, message: Command) -> None:
         if self._shutdown is not None or self._ledger_died:
             message.reply.set(CLOSED)
         elif not self._open:
@@ -202,7 +207,7 @@ class KernelActor(MakaActor[ToKernel]):
         live.sent += 1
         live.address.tell(OpenSession(number=number, command=command, reply=message.reply))
 
-    def _route(self, session_id: SessionId, message: SendMessage | StopSession | AnswerWait) -> None:
+    def _route(self, session_id: SessionId, message: SessionCommand) -> None:
         if not is_id(session_id):
             words = f"not a session id: {session_id[:64]!r}; `maka sessions` lists them"
             message.reply.set(session_protocol.invalid(words))

@@ -51,6 +51,13 @@ class AnswerWait(Message, frozen=True):
     reply: ReplyTo[Reply]
 
 
+class UndoChanges(Message, frozen=True):
+    """To KernelActor, which passes it to the session; answered when the undo's run has ended."""
+
+    command: commands.Undo
+    reply: ReplyTo[Reply]
+
+
 class Recover(Message, frozen=True):
     """The first message: end what a dead owner left, then open the door. Answered with the number of runs closed."""
 
@@ -261,13 +268,14 @@ CONTROL: frozenset[type[Message]] = frozenset(
         Grant,
     }
 )
-COMMANDS = (CreateSession, SendMessage, StopSession, AnswerWait, OpenSession, StopRun, AnswerRun)
+COMMANDS = (CreateSession, SendMessage, StopSession, AnswerWait, UndoChanges, OpenSession, StopRun, AnswerRun)
 
 ToKernel = (
     CreateSession
     | SendMessage
     | StopSession
     | AnswerWait
+    | UndoChanges
     | Recover
     | Shutdown
     | Idle
@@ -289,6 +297,7 @@ ToSession = (
     | SendMessage
     | StopSession
     | AnswerWait
+    | UndoChanges
     | RunOver
     | RunParked
     | AppendDone

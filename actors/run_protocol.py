@@ -9,7 +9,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors import run_ending, run_steps, run_tools, run_waits
+from actors import run_ending, run_steps, run_tools, run_undo, run_waits
 from actors.messages import (
     AnswerRun,
     BackendDied,
@@ -71,6 +71,8 @@ def _handle(d: Deciding, message: ToRun) -> None:
 
 def _work(d: Deciding, message: Work) -> None:
     match message:
+        case StartRun() if d.state.plan.undo is not None:
+            run_undo.next_file(d)
         case StartRun():
             run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
             _arm_deadline(d)

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from actors import session_open, session_protocol
+from actors import session_open, session_protocol, session_undo
 from actors.address import Address, ReplyTo
 from actors.base import MakaActor
 from actors.mapper import At
@@ -26,6 +26,7 @@ from actors.messages import (
     ToKernel,
     ToRun,
     ToSession,
+    UndoChanges,
 )
 from actors.messages_ledger import (
     AppendDone,
@@ -41,6 +42,7 @@ from actors.messages_ledger import (
 from actors.session_log import SessionLog
 from actors.session_open import Opened, Order
 from actors.session_run import OwnRun
+from actors.session_undo import Prepared
 from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply
@@ -49,7 +51,7 @@ from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode
 from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.ports import Append, AppendResult, CommandKey
 
-Stashed = OpenSession | SendMessage | StopSession | AnswerWait | RunOver | RunParked
+Stashed = OpenSession | SendMessage | StopSession | AnswerWait | UndoChanges | RunOver | RunParked
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -57,7 +59,7 @@ class Pending(Struct, frozen=True, kw_only=True):
 
     tag: int
     reply: ReplyTo[Reply] | None
-    opened: Opened | None
+    opened: Opened | Prepared | None
 
 
 class SessionActor(MakaActor[ToSession]):
@@ -106,8 +108,6 @@ class SessionActor(MakaActor[ToSession]):
                 if fenced is not None:
                     self._refusal = Refusal(code=RefusalCode.INTERNAL, message=fenced)
                 self._ledger.tell(Barrier(to=self.address))
-            case OpenSession() | SendMessage() | StopSession() | AnswerWait() | RunOver() | RunParked():
-                self._stash.append(message)
             case BarrierPassed():
                 self._load()
             case AppendDone(tag=tag, result=result):
@@ -120,16 +120,19 @@ class SessionActor(MakaActor[ToSession]):
                 self._loaded()
             case LedgerUp():
                 self._held = False
-            case _:
-                assert_never(message)
+            case _:  # by its type one that waits its turn
+                self._stash.append(message)
         self._go_on()
 
     def cleanup(self) -> None:
         waiting = [message.reply for message in self._stash if not isinstance(message, RunOver | RunParked)]
         if self._pending is not None and self._pending.reply is not None:
             waiting.append(self._pending.reply)
+        refusal = Refusal(code=RefusalCode.INTERNAL, message="the session's actor ended; send the command again")
         for reply in waiting:
-            reply.set(Refusal(code=RefusalCode.INTERNAL, message="the session's actor ended; send the command again"))
+            reply.set(refusal)
+        if self._own is not None:
+            self._own.answer_undo(refusal)
 
     # -- what comes next ------------------------------------------------------------------------------------------
 
@@ -166,6 +169,9 @@ class SessionActor(MakaActor[ToSession]):
                     reply.set(self._refusal)
                 else:
                     self._run.answer(self._log, command, reply)
+            case UndoChanges(command=command, reply=reply):
+                self._handled += 1
+                self._undo(command, reply)
             case RunOver(run_id=run_id):
                 self._run.over(run_id)
                 if self._catch_up() and self._log.header is not None and run_id in self._log.header.open_runs:
@@ -183,7 +189,7 @@ class SessionActor(MakaActor[ToSession]):
         resting = self._shutting_down or self._run.run_id is not None or not self._log.queue
         return resting and self.idle
 
-    def _send(self, append: Append, reply: ReplyTo[Reply] | None, opened: Opened | None = None) -> None:
+    def _send(self, append: Append, reply: ReplyTo[Reply] | None, opened: Opened | Prepared | None = None) -> None:
         self._tags += 1
         self._pending = Pending(tag=self._tags, reply=reply, opened=opened)
         self._ledger.tell(AppendFacts(append=append, to=self.address, tag=self._tags))
@@ -292,11 +298,25 @@ class SessionActor(MakaActor[ToSession]):
             return
         if not self._catch_up():
             return
+        if isinstance(pending.opened, Prepared):
+            assert pending.reply is not None, "an undo is a command"
+            self._run.start_undo(self._log, pending.opened, result, pending.reply)
+            return
         if pending.opened is not None and not result.known:
             self._run.start(self._log, pending.opened, result)
         if pending.reply is not None:
             stored = self._ports.reader.read_positions(result.places[0][0] - 1, 1)[0]
             pending.reply.set(session_protocol.outcome_of(stored))
+
+    # -- undo -----------------------------------------------------------------------------------------------------
+
+    def _undo(self, command: commands.Undo, reply: ReplyTo[Reply]) -> None:
+        busy, closing = self._run.run_id is not None, self._shutting_down
+        prepared = self._refusal or session_undo.prepare(self._ports, self._log, command, busy=busy, closing=closing)
+        if isinstance(prepared, Prepared):
+            self._send(prepared.append, reply, prepared)
+        else:
+            reply.set(prepared)
 
     # -- stop -----------------------------------------------------------------------------------------------------
 

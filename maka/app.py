@@ -44,7 +44,9 @@ from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root
+from maka.tools.files import FileTurns
 from maka.tools.leftovers import TempFiles
+from maka.tools.put_back import PutBackTool
 from maka.tools.registry import builtin_tools
 
 ACTOR_STOP_TIMEOUT_S = 5.0
@@ -191,6 +193,7 @@ def _ports(
     processes = AsyncProcesses(io)
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
     own_rg = Path(sys.executable).with_name("rg")
+    turns = FileTurns()
     rg_path = str(own_rg) if own_rg.exists() else which("rg", path=config.child_env.get("PATH"))
     return Ports(
         ids=UuidSource(),
@@ -200,7 +203,8 @@ def _ports(
         reader=store,
         blobs=blobs,
         providers=providers,
-        catalog=builtin_tools(processes, child_env=config.child_env, rg_path=rg_path),
+        catalog=builtin_tools(processes, child_env=config.child_env, rg_path=rg_path, turns=turns),
+        undo=PutBackTool(turns, store.blob),
         processes=processes,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(

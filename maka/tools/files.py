@@ -54,12 +54,15 @@ def read_all(fd: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def replace(place: Place, before: Before, data: bytes, temp_name: str) -> None:
-    """Put new content in a file's place. Raises PathError; then the old file is untouched and no temp file is left."""
+def replace(place: Place, before: Before, data: bytes, temp_name: str, mode: int | None = None) -> None:
+    """Put new content in a file's place. Raises PathError; then the old file is untouched and no temp file is left.
+
+    `mode` holds the permission bits of a file that is new; one that is there keeps its own.
+    """
     try:
         with parent_of(place, create=before.info is None) as folder:
             try:
-                _write_temp(folder, temp_name, data, before.info)
+                _write_temp(folder, temp_name, data, before.info, mode)
                 _still_the_same(place, folder, before)
                 os.replace(temp_name, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -72,8 +75,20 @@ def replace(place: Place, before: Before, data: bytes, temp_name: str) -> None:
         raise PathError(f"nothing was changed: {explain(error, place)}") from None
 
 
-def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None) -> None:
-    fd = os.open(name, _NEW, 0o666, dir_fd=folder)
+def remove(place: Place, before: Before) -> None:
+    """Remove a file that was looked at. Raises PathError; then it is untouched."""
+    try:
+        with parent_of(place) as folder:
+            _still_the_same(place, folder, before)
+            os.unlink(place.parts[-1], dir_fd=folder)
+            with suppress(OSError):
+                os.fsync(folder)
+    except OSError as error:
+        raise PathError(f"nothing was changed: {explain(error, place)}") from None
+
+
+def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None, mode: int | None) -> None:
+    fd = os.open(name, _NEW, 0o666 if mode is None else 0o600, dir_fd=folder)
     try:
         view = memoryview(data)
         while view:
@@ -83,6 +98,8 @@ def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None
                 with suppress(OSError):
                     os.fchown(fd, like.st_uid, like.st_gid)
             os.fchmod(fd, stat.S_IMODE(like.st_mode))
+        elif mode is not None:
+            os.fchmod(fd, mode & 0o777)
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -12,6 +12,7 @@ from maka.tools.glob import GlobTool
 from maka.tools.grep import GrepTool
 from maka.tools.read import ReadTool
 from maka.tools.search import Ripgrep
+from maka.tools.workspace_scan import WatchedTool
 from maka.tools.write import WriteTool
 
 FALLBACK_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -34,19 +35,27 @@ class Catalog:
 
 
 def builtin_tools(
-    processes: Processes, *, child_env: Mapping[str, str], rg_path: str | None, shell: str | None = None
+    processes: Processes,
+    *,
+    child_env: Mapping[str, str],
+    rg_path: str | None,
+    shell: str | None = None,
+    turns: FileTurns | None = None,
 ) -> Catalog:
-    """Make the built-in tools. `child_env` is all that their processes see; `shell` is bash where there is one."""
+    """Make the built-in tools. `child_env` is all that their processes see; `shell` is bash where there is one.
+
+    `turns` are shared with whoever else changes files.
+    """
     path = child_env.get("PATH", FALLBACK_PATH)
     found = shell or shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
-    turns = FileTurns()
+    turns = turns or FileTurns()
     ripgrep = Ripgrep(processes, rg_path, child_env)
     return Catalog(
         (
             ReadTool(),
             WriteTool(turns),
             EditTool(turns),
-            BashTool(processes, found, child_env),
+            WatchedTool(BashTool(processes, found, child_env)),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
         )

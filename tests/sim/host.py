@@ -11,7 +11,7 @@ import structlog
 from actors.address import Address
 from actors.kernel import KernelActor
 from actors.ledger import LedgerActor
-from actors.messages import AnswerWait, CreateSession, Recover, SendMessage, StopSession, ToKernel
+from actors.messages import AnswerWait, CreateSession, Recover, SendMessage, StopSession, ToKernel, UndoChanges
 from actors.messages_ledger import Follow, Subscribe, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.wiring import Ports
@@ -20,7 +20,7 @@ from maka.contracts.commands import SessionCreated
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import LedgerFailedError, LedgerFullError, Refusal, RefusalCode, RefusedError
 from maka.contracts.events import Committed
-from maka.contracts.ids import CommandId, EventId, SessionId
+from maka.contracts.ids import CommandId, EventId, RunId, SessionId
 from maka.contracts.model_ports import ChatRequest, Provider
 from maka.contracts.ports import Append, AppendResult, PutPartial
 from maka.storage.memory import MemoryBlobs, MemoryLedger
@@ -33,6 +33,7 @@ from tests.sim.outside import (
     SimProvider,
     SimReply,
     SimSink,
+    SimUndo,
 )
 from tests.sim.world import World
 
@@ -93,6 +94,7 @@ class SimHost:
         world, store = self.world, self.store
         self.catalog = SimCatalog(world, self.facts)
         self.provider = SimProvider(world, self.facts, self.script, self.window)
+        self.undo = SimUndo(world, self.facts)
         self.processes = SimProcesses()
         self.ports = Ports(
             ids=world.next_id,
@@ -103,6 +105,7 @@ class SimHost:
             blobs=self.blobs,
             providers=self._provider,
             catalog=self.catalog,
+            undo=self.undo,
             processes=self.processes,
             leftovers=SimLeftovers(),
             prompt=lambda cwd: f"You work in {cwd}.",
@@ -166,6 +169,18 @@ class SimHost:
     def stop(self, session_id: SessionId, source: str = "test.button") -> SimReply:
         reply = SimReply()
         self.kernel.tell(StopSession(command=commands.Stop(session_id=session_id, source=source), reply=reply))
+        return reply
+
+    def undo_changes(
+        self, session_id: SessionId, *, run_id: str | None = None, command_id: str | None = None
+    ) -> SimReply:
+        reply = SimReply()
+        command = commands.Undo(
+            command_id=self._command(command_id),
+            session_id=session_id,
+            run_id=None if run_id is None else RunId(run_id),
+        )
+        self.kernel.tell(UndoChanges(command=command, reply=reply))
         return reply
 
     def waits(self, session_id: SessionId) -> tuple[EventId, ...]:

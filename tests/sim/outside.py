@@ -14,6 +14,7 @@ from maka.contracts.actions import FileSeen, ProcessIdentity, Question, Recovery
 from maka.contracts.codec import hash_hex
 from maka.contracts.content import BlobRef, Outcome
 from maka.contracts.events import Committed
+from maka.contracts.ids import EventId
 from maka.contracts.model_ports import (
     AssembledCall,
     ChatRequest,
@@ -29,6 +30,7 @@ from maka.contracts.model_ports import (
 from maka.contracts.session_events import SessionEvent
 from maka.contracts.tool_ports import (
     FileFact,
+    FileNow,
     ProcessFact,
     ProcessHandle,
     ProcessListener,
@@ -195,6 +197,18 @@ class _Running:
                     path=path, before_sha256=None, after_sha256="a" * 64, pre_image=b"old" * 20, temp_name=".tmp"
                 )
                 self._listener.commit(fact, self._granted)
+            case "Undo":
+                undoes = EventId(str(self._call.args["undoes"]))
+                before, after = self._call.args["from_sha256"], self._call.args["to_sha256"]
+                fact = FileFact(
+                    path=path,
+                    before_sha256=before,
+                    after_sha256=after,
+                    pre_image=None if before is None else b"new" * 20,
+                    temp_name=".tmp",
+                    undoes=undoes,
+                )
+                self._listener.commit(fact, self._granted)
             case "Process":
                 process = ProcessIdentity(pid=7, group=7, start_ticks=1, boot_id="boot")
                 self._listener.commit(ProcessFact(process=process, command="true"), self._granted)
@@ -229,6 +243,21 @@ class SimAsking(SimTool):
     def request(self, call: ToolCall, active_ms: int) -> UserQuestionRequest:
         questions = (Question(question=str(call.args["path"])),)
         return UserQuestionRequest(call_id=call.call_id, questions=questions, active_ms=active_ms)
+
+
+class SimUndo(SimTool):
+    """Puts files back: what a file holds is what the newest durable fact of a change that was done says."""
+
+    def __init__(self, world: World, facts: Facts) -> None:
+        super().__init__("Undo", world, facts)
+
+    def look(self, cwd: str, path: str) -> FileNow:
+        found: str | None = None
+        for item in self._facts():
+            actions = item.event.actions
+            if actions is not None and (change := actions.file_change) is not None and change.path == path:
+                found = change.after_sha256
+        return FileNow(sha256=found)
 
 
 TOOL_NAMES = ("Quick", "File", "Process", "Hang", "Deaf")
