@@ -7,13 +7,14 @@ from msgspec import Struct
 
 from maka.cli import words
 from maka.cli.output import one_line
-from maka.contracts.actions import Actions, StateDelta
+from maka.contracts.actions import Actions, StateDelta, WorkspaceChanged
 from maka.contracts.content import (
     Content,
     Error,
     FunctionCall,
     FunctionResponse,
     InvocationOpened,
+    RootKind,
     SessionOpened,
     SystemNote,
     Text,
@@ -82,6 +83,8 @@ def _content(content: Content) -> str:
             return f"notice {content.note}"
         case InvocationOpened():
             route, source = content.route, content.source
+            if content.root is RootKind.UNDO:
+                return "undo opened: no model is asked"
             return f"run opened ({source}): profile {route.profile}, model {route.model}"
         case SessionOpened():
             title = f' "{one_line(content.title, TEXT_CHARS_MAX)}"' if content.title else ""
@@ -103,10 +106,21 @@ def _actions(actions: Actions) -> Iterator[str]:
     if (ended := actions.process_ended) is not None:
         yield f"process {ended.process.pid} {ended.how}"
     if (change := actions.file_change) is not None:
-        yield f"{'creates' if change.before_sha256 is None else 'changes'} {change.path}"
+        verb = "creates" if change.before_sha256 is None else "removes" if change.after_sha256 is None else "changes"
+        yield f"{verb} {change.path}" + (f" (undoes {short_id(change.undoes)})" if change.undoes is not None else "")
+    if (found := actions.workspace_changed) is not None:
+        yield _workspace(found)
     if actions.state_delta is not None:
         yield _state(actions.state_delta)
     yield from _session_actions(actions)
+
+
+def _workspace(found: WorkspaceChanged) -> str:
+    if not found.looked:
+        return f"nobody looked what changed meanwhile: {found.why}"
+    counts = ((found.added_count, "added"), (found.modified_count, "modified"), (found.deleted_count, "deleted"))
+    told = [f"{count:,} {word}" for count, word in counts if count]
+    return f"files meanwhile: {', '.join(told)}" if told else ""
 
 
 def _session_actions(actions: Actions) -> Iterator[str]:

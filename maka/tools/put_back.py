@@ -87,12 +87,18 @@ class PutBackTool:
 
 def look_at(cwd: str, path: str) -> FileNow:
     """Say what a file is now, by the rules that file tools go by."""
+    return read_now(cwd, path)[0]
+
+
+def read_now(cwd: str, path: str) -> tuple[FileNow, bytes | None]:
+    """Say what a file is now and return its content; None where there is none, or it can't be used."""
     try:
         place = locate(cwd, path)
         _must_be(place, path)
-        return FileNow(sha256=_hash(look(place, BLOB_BYTES_MAX).data))
+        data = look(place, BLOB_BYTES_MAX).data
     except PathError as error:
-        return FileNow(problem=str(error))
+        return FileNow(problem=str(error)), None
+    return FileNow(sha256=_hash(data)), data
 
 
 def _must_be(place: Place, path: str) -> None:

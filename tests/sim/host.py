@@ -1,6 +1,6 @@
 """A whole Maka in the deterministic world: the real kernel, sessions, runs, backends, tools, ledger and feed.
 
-The store survives a crash: `crash` drops all actors and keeps the committed bytes, `restart` begins anew on them.
+The store and the disk survive a crash: `crash` drops all actors and keeps the committed bytes, and begins anew.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,6 +82,7 @@ class SimHost:
         self.fatal: list[str] = []
         self.provider_name = "sim"
         self.waits_keep = True
+        self.disk: dict[str, str | None] = {}
         self._commands = 0
         self._seed = seed
         self._choose = choose
@@ -92,9 +93,9 @@ class SimHost:
 
     def start(self) -> None:
         world, store = self.world, self.store
-        self.catalog = SimCatalog(world, self.facts)
+        self.catalog = SimCatalog(world, self.facts, self.disk)
         self.provider = SimProvider(world, self.facts, self.script, self.window)
-        self.undo = SimUndo(world, self.facts)
+        self.undo = SimUndo(world, self.facts, self.disk)
         self.processes = SimProcesses()
         self.ports = Ports(
             ids=world.next_id,

@@ -140,7 +140,8 @@ class SimTool:
     recovery_mode: RecoveryMode = "outcome_unknown"
     exclusive = False
 
-    def __init__(self, name: str, world: World, facts: Facts) -> None:
+    def __init__(self, name: str, world: World, facts: Facts, disk: dict[str, str | None]) -> None:
+        self.disk = disk
         self.spec = ToolSpec(
             name=name,
             description=name,
@@ -185,6 +186,7 @@ class _Running:
         self._tool = tool
         self._call = call
         self._listener = listener
+        self._change: FileFact | None = None
         self._over = False
 
     def begin(self) -> None:
@@ -193,9 +195,11 @@ class _Running:
         path = str(self._call.args["path"])
         match self._tool.spec.name:
             case "File":
+                before = self._tool.disk.get(path)
                 fact = FileFact(
-                    path=path, before_sha256=None, after_sha256="a" * 64, pre_image=b"old" * 20, temp_name=".tmp"
+                    path=path, before_sha256=before, after_sha256="a" * 64, pre_image=b"old" * 20, temp_name=".tmp"
                 )
+                self._change = fact
                 self._listener.commit(fact, self._granted)
             case "Undo":
                 undoes = EventId(str(self._call.args["undoes"]))
@@ -208,6 +212,7 @@ class _Running:
                     temp_name=".tmp",
                     undoes=undoes,
                 )
+                self._change = fact
                 self._listener.commit(fact, self._granted)
             case "Process":
                 process = ProcessIdentity(pid=7, group=7, start_ticks=1, boot_id="boot")
@@ -228,6 +233,8 @@ class _Running:
         if not self._tool.committed(self._call):
             raise BrokenLaw("an effect before its fact")
         self._tool.effects.append(str(self._call.call_id))
+        if self._change is not None:
+            self._tool.disk[self._change.path] = self._change.after_sha256
         self._tool.soon(lambda: self._listener.output("stdout", "line\n"))
         self._tool.soon(lambda: self._end(Outcome.OK, "done", None))
 
@@ -246,27 +253,22 @@ class SimAsking(SimTool):
 
 
 class SimUndo(SimTool):
-    """Puts files back: what a file holds is what the newest durable fact of a change that was done says."""
+    """Puts files back; a file that nobody changed isn't there."""
 
-    def __init__(self, world: World, facts: Facts) -> None:
-        super().__init__("Undo", world, facts)
+    def __init__(self, world: World, facts: Facts, disk: dict[str, str | None]) -> None:
+        super().__init__("Undo", world, facts, disk)
 
     def look(self, cwd: str, path: str) -> FileNow:
-        found: str | None = None
-        for item in self._facts():
-            actions = item.event.actions
-            if actions is not None and (change := actions.file_change) is not None and change.path == path:
-                found = change.after_sha256
-        return FileNow(sha256=found)
+        return FileNow(sha256=self.disk.get(path))
 
 
 TOOL_NAMES = ("Quick", "File", "Process", "Hang", "Deaf")
 
 
 class SimCatalog:
-    def __init__(self, world: World, facts: Facts) -> None:
-        self.tools = {name: SimTool(name, world, facts) for name in (*TOOL_NAMES, "Raise")}
-        self.tools["Ask"] = SimAsking("Ask", world, facts)
+    def __init__(self, world: World, facts: Facts, disk: dict[str, str | None]) -> None:
+        self.tools = {name: SimTool(name, world, facts, disk) for name in (*TOOL_NAMES, "Raise")}
+        self.tools["Ask"] = SimAsking("Ask", world, facts, disk)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self.tools.values())

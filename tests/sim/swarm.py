@@ -15,7 +15,7 @@ from tests.sim.checkers import Checker
 from tests.sim.host import SimHost
 from tests.sim.outside import TOOL_NAMES, BrokenLaw, Said, SimReply
 
-ACTIONS = ("send", "send", "stop", "follow", "create", "answer", "answer")
+ACTIONS = ("send", "send", "stop", "follow", "create", "answer", "answer", "undo", "undo")
 FAULTS = ("crash", "full", "kill_run", "kill_backend", "kill_tool", "kill_session")
 VICTIMS = {
     "kill_run": "RunActor",
@@ -115,6 +115,10 @@ class Swarm:
                 )
             case "stop":
                 self.replies.append((action, host.stop(session_id)))
+            case "undo":
+                runs = [run.run.run_id for run in self.checker.runs.values() if run.run.session_id == session_id]
+                run_id = draw.choice(runs) if runs and draw.random() < 0.5 else None
+                self.replies.append((action, host.undo_changes(session_id, run_id=run_id)))
             case "answer":
                 waits = host.waits(session_id)
                 if waits:
