@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 QUIET ?= -q
+SEEDS ?= 10000
 VENV := .venv
 BIN := $(VENV)/bin
 # -P: a folder named `actors` or `projections` where make was started must not shadow ours.
@@ -20,7 +21,7 @@ export TASK DIR
 # Keeps pyright from asking for its newest version at each run.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help run test slow test-model check bench clean
+.PHONY: help run test slow sim test-model check bench clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -29,6 +30,7 @@ help:
 	@echo 'make run TASK="..." DIR=path run your task in a folder with your model provider'
 	@echo 'make test                    the tests'
 	@echo 'make slow                    the tests that take longer'
+	@echo 'make sim SEEDS=100000        the simulation, on that many seeds that nobody has seen, on all cores'
 	@echo 'make test-model              the tests that need a real model server (a download of about 130 MB)'
 	@echo 'make check                   ruff, mypy, pyright and the architecture test'
 	@echo 'make bench                   the benchmarks'
@@ -43,6 +45,9 @@ test: $(VENV)/.dev
 # pytest exits with 5 when no test has the marker: that isn't a failure.
 slow: $(VENV)/.dev
 	@$(PY) -m pytest $(QUIET) -m slow || [ $$? -eq 5 ]
+
+sim: $(VENV)/.dev
+	@$(PY) -m tests.sim.swarm $(or $(FIRST),$(shell date +%s)00000) $(SEEDS)
 
 test-model: $(VENV)/.model
 	@$(PY) -m pytest $(QUIET) -m model || [ $$? -eq 5 ]

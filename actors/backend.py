@@ -9,7 +9,8 @@ from typing import assert_never
 from actors import step_loop
 from actors.address import Address
 from actors.base import MakaActor
-from actors.messages import Deltas, Parent, StepEnded, ToRun
+from actors.messages import Parent
+from actors.messages_run import Deltas, StepEnded, ToRun
 from actors.messages_work import Ack, Begin, Cancel, StreamBatch, StreamFailed, StreamFinished, ToBackend
 from actors.verdicts import Cancelled, Verdict
 from actors.wiring import Ports

@@ -7,6 +7,7 @@ whoever started the actor; commands left in the mailbox of a dead actor are answ
 
 from collections import deque
 from queue import SimpleQueue
+from threading import Event
 from typing import Any, Generic, TypeVar, final
 
 import pykka
@@ -20,6 +21,18 @@ M = TypeVar("M")
 Log = structlog.typing.FilteringBoundLogger
 
 
+NOT_DONE = Refusal(
+    code=RefusalCode.INTERNAL,
+    message="the part of the program that had to do it has ended; nothing was done, try again",
+)
+"""To a command that was not begun."""
+
+UNKNOWN = Refusal(
+    code=RefusalCode.OUTCOME_UNKNOWN, message="it may have been done; the same command id, sent again, tells"
+)
+"""To a command whose facts may be durable."""
+
+
 class TwoLanes:
     """The mailbox: two deques, and one wake-up token for each envelope.
 
@@ -30,6 +43,7 @@ class TwoLanes:
         self.control: deque[Any] = deque()
         self.data: deque[Any] = deque()
         self._tokens: SimpleQueue[None] = SimpleQueue()
+        self.ended = Event()
 
     def put(self, envelope: Any, /) -> None:
         # Messages have no subclasses, and asking a set costs 25 times less than `isinstance` with as many classes.
@@ -42,6 +56,13 @@ class TwoLanes:
 
     def empty(self) -> bool:
         return not self.control and not self.data
+
+
+def has_ended(ref: pykka.ActorRef[Any]) -> Event:
+    """Return what is set once an actor's thread has done its last work, its clean-up included."""
+    inbox: Any = ref.actor_inbox
+    assert isinstance(inbox, TwoLanes)
+    return inbox.ended
 
 
 class ActorCrash(Exception):
@@ -82,10 +103,10 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         try:
             self.receive(message)
         except Exception:
-            self._answer(message)
+            self._answer(message, UNKNOWN)
             raise
         except BaseException as error:
-            self._answer(message)
+            self._answer(message, UNKNOWN)
             raise ActorCrash(f"{type(error).__name__} in {type(self).__name__}") from error
 
     @final
@@ -106,17 +127,27 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         pykka.ActorRegistry.unregister(self.actor_ref)
         self.actor_stopped.set()
 
+    def _actor_loop_setup(self) -> None:
+        super()._actor_loop_setup()
+        if self.actor_stopped.is_set() and self._parent is not None:
+            self._parent("it could not start")  # Pykka calls no hook where on_start fails
+
     def _actor_loop(self) -> None:
         mark_actor_thread()
-        super()._actor_loop()
+        try:
+            super()._actor_loop()
+        finally:
+            has_ended(self.actor_ref).set()
 
     def _actor_loop_teardown(self) -> None:
         # Pykka answers only what was asked; commands carry a port of their own, and none may be lost in silence.
         while not self.actor_inbox.empty():
-            self._answer(self.actor_inbox.get().message)
+            envelope = self.actor_inbox.get()
+            self._answer(envelope.message, NOT_DONE)
+            if envelope.reply_to is not None:
+                envelope.reply_to.set(None)  # nothing of ours asks: it is a stop, and who sent it may be waiting
         super()._actor_loop_teardown()
 
-    def _answer(self, message: Any) -> None:
+    def _answer(self, message: Any, refusal: Refusal) -> None:
         if isinstance(message, COMMANDS):
-            reason = "the part of the program that had to answer has ended; look at the session, then try again"
-            message.reply.set(Refusal(code=RefusalCode.INTERNAL, message=reason))
+            message.reply.set(refusal)

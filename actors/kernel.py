@@ -32,6 +32,7 @@ from actors.messages import (
     SendMessage,
     SessionDied,
     SessionStopped,
+    SetBoundary,
     Shutdown,
     StopSession,
     Sweep,
@@ -53,7 +54,7 @@ FENCED = "this session's part of the program crashed too often; restart maka to 
 CLOSED = Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
 
 
-SessionCommand = SendMessage | StopSession | AnswerWait | UndoChanges
+SessionCommand = SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges
 Command = CreateSession | SessionCommand
 
 
@@ -84,12 +85,12 @@ class KernelActor(MakaActor[ToKernel]):
         self._closing: set[InvocationId] = set()
         self._closed = 0
         self._to_resume: tuple[SessionId, ...] = ()
-        self._shutdown: ReplyTo[bool] | None = None
+        self._shutdowns: list[ReplyTo[bool]] = []
         self._stopping: set[SessionId] = set()
 
     def receive(self, message: ToKernel) -> None:
         match message:
-            case CreateSession() | SendMessage() | StopSession() | AnswerWait() | UndoChanges():
+            case CreateSession() | SendMessage() | StopSession() | SetBoundary() | AnswerWait() | UndoChanges():
                 self._admit(message)
             case Recover(reply=reply):
                 self._recover(reply)
@@ -126,6 +127,7 @@ class KernelActor(MakaActor[ToKernel]):
     def cleanup(self) -> None:
         for live in self._live.values():
             live.address.stop()
+        self._supervisor.stop_all()
         for message in self._early:
             message.reply.set(CLOSED)
 
@@ -182,7 +184,7 @@ class KernelActor(MakaActor[ToKernel]):
     # -- commands -------------------------------------------------------------------------------------------------
 
     def _admit(self, message: Command) -> None:
-        if self._shutdown is not None or self._ledger_died:
+        if self._shutdowns or self._ledger_died:
             message.reply.set(CLOSED)
         elif not self._open:
             self._early.append(message)
@@ -205,7 +207,14 @@ class KernelActor(MakaActor[ToKernel]):
         session_id = SessionId(self._ports.ids())
         live = self._start(session_id)
         live.sent += 1
-        live.address.tell(OpenSession(number=number, command=command, reply=message.reply))
+        before = self._newest_in(command.real_cwd)
+        live.address.tell(OpenSession(number=number, before=before, command=command, reply=message.reply))
+
+    def _newest_in(self, real_cwd: str) -> SessionId | None:
+        """Return the newest session of a directory: its grants to the workspace go on."""
+        headers = (session_index.decode(data) for data in self._ports.reader.header_bytes())
+        numbers = {header.number: header.session_id for header in headers if header.real_cwd == real_cwd}
+        return numbers[max(numbers)] if numbers else None
 
     def _route(self, session_id: SessionId, message: SessionCommand) -> None:
         if not is_id(session_id):
@@ -256,7 +265,7 @@ class KernelActor(MakaActor[ToKernel]):
         if session_id in self._stopping:
             self._stopping.discard(session_id)
             self._finish_shutdown()
-        if self._shutdown is not None or self._ledger_died:
+        if self._shutdowns or self._ledger_died:
             return
         if session_id in self._fenced:
             return  # its next command tries once more
@@ -286,19 +295,24 @@ class KernelActor(MakaActor[ToKernel]):
     # -- shutdown -------------------------------------------------------------------------------------------------
 
     def _shut_down(self, reply: ReplyTo[bool]) -> None:
-        self._shutdown = reply
+        self._shutdowns.append(reply)
+        if len(self._shutdowns) == 1:
+            self._stop_sessions()
+        self._finish_shutdown()
+
+    def _stop_sessions(self) -> None:
         self._stopping = set(self._live)
         for session_id in tuple(self._stopping):
             stopped: ReplyTo[Reply] = Tells(partial(self._note_stopped, self.address, session_id))
             command = Stop(session_id=session_id, source=HOST_SHUTDOWN)
             if not self._live[session_id].address.tell(StopSession(command=command, reply=stopped)):
                 self._stopping.discard(session_id)
-        self._finish_shutdown()
 
     @staticmethod
     def _note_stopped(address: Address[ToKernel], session_id: SessionId, _: Reply | StopReceipt) -> None:
         address.tell(SessionStopped(session_id=session_id))
 
     def _finish_shutdown(self) -> None:
-        if self._shutdown is not None and not self._stopping:
-            self._shutdown.set(True)
+        if not self._stopping:
+            for reply in self._shutdowns:
+                reply.set(True)

@@ -23,6 +23,7 @@ from actors.messages_ledger import (
     Probe,
     Published,
     PutPartialText,
+    RoomWanted,
     RunClosed,
     ToLedger,
 )
@@ -110,6 +111,10 @@ class LedgerActor(MakaActor[ToLedger]):
             case Follow():
                 self._flush()
                 self._followers.append(message.to)
+            case RoomWanted(to=to):
+                self._flush()
+                self._refused.add(to)
+                self._close_door("a value found no room")
             case Probe():
                 self._flush()
                 self._probe()

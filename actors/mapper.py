@@ -7,6 +7,7 @@ from msgspec import Struct
 from actors.verdicts import ToolAnswer
 from maka.contracts.actions import (
     Actions,
+    BoundaryChanged,
     MessageQueued,
     ModelRequest,
     StateDelta,
@@ -218,3 +219,8 @@ def session_opened(session_id: SessionId, at: At, content: SessionOpened, cause:
 def message_queued(session_id: SessionId, at: At, queued: MessageQueued, cause: Cause) -> RuntimeEvent:
     actions = Actions(message_queued=queued)
     return _control(session_id, at, role=Role.USER, author=Author.USER, actions=actions, cause=cause)
+
+
+def boundary_changed(session_id: SessionId, at: At, change: BoundaryChanged, cause: Cause) -> RuntimeEvent:
+    actions = Actions(boundary_changed=change)
+    return _control(session_id, at, role=Role.SYSTEM, author=Author.USER, actions=actions, cause=cause)

@@ -1,5 +1,5 @@
 """Every message of the system, grouped by recipient: the whole conversation on one page (its further
-pages are `messages_work` and `messages_ledger`).
+pages are `messages_run`, `messages_work` and `messages_ledger`).
 
 Messages are frozen and shared, not copied. `CONTROL` names those that go before data; in KernelActor, SessionActor
 and LedgerActor everything that clients or writers send is one lane, so a Stop never overtakes its own SendMessage.
@@ -10,13 +10,11 @@ from typing import Any
 
 from actors.address import Address, ReplyTo
 from actors.messages_ledger import AppendDone, BarrierPassed, LedgerUp, Message, RunClosed
+from actors.messages_run import AnswerRun, BackendDied, Due, StopRun, ToolDied, ToRun
 from actors.messages_work import Cancel, CancelTool, Grant
-from actors.verdicts import ToolAnswer, Verdict
 from maka.contracts import commands
-from maka.contracts.actions import FileChange, ProcessStarted
 from maka.contracts.commands import Reply
-from maka.contracts.ids import CallId, RunId, SessionId
-from maka.contracts.model_ports import DeltaBatch
+from maka.contracts.ids import RunId, SessionId
 
 Parent = Callable[[str], None]
 """How an actor's death reaches whoever started it: called once, on a crash, with the reason; it only tells."""
@@ -41,6 +39,13 @@ class StopSession(Message, frozen=True):
     """To KernelActor, which passes it to the session."""
 
     command: commands.Stop
+    reply: ReplyTo[Reply]
+
+
+class SetBoundary(Message, frozen=True):
+    """To KernelActor, which passes it to the session."""
+
+    command: commands.ChangeBoundary
     reply: ReplyTo[Reply]
 
 
@@ -93,14 +98,16 @@ class RunStarted(Message, frozen=True):
 
     session_id: SessionId
     run_id: RunId
-    run: Address["ToRun"]
+    run: Address[ToRun]
 
 
 class ChildStarted(Message, frozen=True):
-    """From RunActor: it has one more child, which is waited for if the run's actor dies."""
+    """From RunActor: it has one more child. If the run's actor dies, a child that has a `cancel` is told so and waited
+    for, any other one is stopped."""
 
     run_id: RunId
     child: Address[Any]
+    cancel: CancelTool | None = None
 
 
 class RunFinished(Message, frozen=True):
@@ -143,9 +150,10 @@ class Sweep(Message, frozen=True):
 
 
 class OpenSession(Message, frozen=True):
-    """Make the session: its first message, instead of Load."""
+    """Make the session: its first message, instead of Load. `before` is the newest session of the same directory."""
 
     number: int
+    before: SessionId | None
     command: commands.CreateSession
     reply: ReplyTo[Reply]
 
@@ -156,7 +164,7 @@ class Load(Message, frozen=True):
     `runs` are alive. A session that is `fenced` closes its runs and refuses everything with these words.
     """
 
-    runs: tuple[tuple[RunId, Address["ToRun"]], ...] = ()
+    runs: tuple[tuple[RunId, Address[ToRun]], ...] = ()
     fenced: str | None = None
 
 
@@ -171,80 +179,6 @@ class RunParked(Message, frozen=True):
 
     run_id: RunId
     handled: int
-
-
-# -- to RunActor --------------------------------------------------------------------------------------------------
-
-
-class Start(Message, frozen=True):
-    """The first append is durable: begin."""
-
-
-class Deltas(Message, frozen=True):
-    """From BackendActor: pieces of the answer, in order; answered with Ack once shown."""
-
-    generation: int
-    batch: DeltaBatch
-
-
-class StepEnded(Message, frozen=True):
-    """From BackendActor: what a request of this generation came to."""
-
-    generation: int
-    verdict: Verdict
-
-
-class FactWanted(Message, frozen=True):
-    """From ToolActor: make this durable, then answer Grant(token). `blobs` travel with the append."""
-
-    call_id: CallId
-    token: int
-    file_change: FileChange | None = None
-    process_started: ProcessStarted | None = None
-    blobs: tuple[bytes, ...] = ()
-
-
-class ToolOutput(Message, frozen=True):
-    call_id: CallId
-    stream: str
-    text: str
-
-
-class ToolEnded(Message, frozen=True):
-    call_id: CallId
-    answer: ToolAnswer
-
-
-class StopRun(Message, frozen=True):
-    """Control, and never stashed: the stop must win over everything that wasn't handled before it."""
-
-    source: str
-    reply: ReplyTo[Reply]
-
-
-class AnswerRun(Message, frozen=True):
-    command: commands.Answer
-    reply: ReplyTo[Reply]
-
-
-class Resume(Message, frozen=True):
-    """The run was parked, and is alive again: its first message instead of Start."""
-
-
-class Due(Message, frozen=True):
-    """A timer fired; a token that isn't the current one for its kind is ignored."""
-
-    kind: str
-    token: int
-
-
-class BackendDied(Message, frozen=True):
-    reason: str
-
-
-class ToolDied(Message, frozen=True):
-    call_id: CallId
-    reason: str
 
 
 CONTROL: frozenset[type[Message]] = frozenset(
@@ -268,12 +202,23 @@ CONTROL: frozenset[type[Message]] = frozenset(
         Grant,
     }
 )
-COMMANDS = (CreateSession, SendMessage, StopSession, AnswerWait, UndoChanges, OpenSession, StopRun, AnswerRun)
+COMMANDS = (
+    CreateSession,
+    SendMessage,
+    StopSession,
+    SetBoundary,
+    AnswerWait,
+    UndoChanges,
+    OpenSession,
+    StopRun,
+    AnswerRun,
+)
 
 ToKernel = (
     CreateSession
     | SendMessage
     | StopSession
+    | SetBoundary
     | AnswerWait
     | UndoChanges
     | Recover
@@ -296,6 +241,7 @@ ToSession = (
     | Load
     | SendMessage
     | StopSession
+    | SetBoundary
     | AnswerWait
     | UndoChanges
     | RunOver
@@ -303,21 +249,5 @@ ToSession = (
     | AppendDone
     | RunClosed
     | BarrierPassed
-    | LedgerUp
-)
-ToRun = (
-    Start
-    | Resume
-    | AnswerRun
-    | Deltas
-    | StepEnded
-    | FactWanted
-    | ToolOutput
-    | ToolEnded
-    | StopRun
-    | Due
-    | BackendDied
-    | ToolDied
-    | AppendDone
     | LedgerUp
 )

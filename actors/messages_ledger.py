@@ -59,6 +59,12 @@ class Follow(Message, frozen=True):
     to: Address[Any]
 
 
+class RoomWanted(Message, frozen=True):
+    """A value that a queued message's run needs found no room: the door is closed; answered with LedgerUp."""
+
+    to: Address[Any]
+
+
 class Probe(Message, frozen=True):
     """Timer: is there room again?"""
 
@@ -124,5 +130,5 @@ class Unsubscribe(Message, frozen=True):
     sink: Sink
 
 
-ToLedger = AppendFacts | PutPartialText | CloseRun | Barrier | Follow | Probe
+ToLedger = AppendFacts | PutPartialText | CloseRun | Barrier | Follow | RoomWanted | Probe
 ToFeed = Published | Show | Subscribe | Unsubscribe

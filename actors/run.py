@@ -13,29 +13,18 @@ from msgspec import Struct
 from actors import request, run_protocol
 from actors.address import Address, ReplyTo
 from actors.backend import BackendActor
-from actors.base import MakaActor
+from actors.base import NOT_DONE, UNKNOWN, MakaActor
 from actors.mapper import Who
-from actors.messages import (
-    AnswerRun,
-    BackendDied,
-    ChildStarted,
-    Due,
-    Parent,
-    RunFinished,
-    RunParked,
-    StopRun,
-    ToKernel,
-    ToolDied,
-    ToRun,
-    ToSession,
-)
+from actors.messages import ChildStarted, Parent, RunFinished, RunParked, ToKernel, ToSession
 from actors.messages_ledger import AppendDone, AppendFacts, PutPartialText, Show, ToFeed, ToLedger
+from actors.messages_run import AnswerRun, AskReady, BackendDied, Due, StopRun, ToolDied, ToRun
 from actors.messages_work import Ack, Begin, Cancel, CancelTool, Dispatch, Grant, ToBackend, ToTool
 from actors.run_effects import (
     AckBatch,
     AnswerStops,
     AppendEvents,
     Arm,
+    AskPerson,
     CancelRequest,
     Disarm,
     Effect,
@@ -60,7 +49,7 @@ from maka.contracts.ids import CallId
 from maka.contracts.limits import STASH_MAX
 from maka.contracts.model_ports import Provider
 from maka.contracts.ports import Append, Group
-from maka.contracts.tool_ports import Tool
+from maka.contracts.tool_ports import AskingTool, Tool
 from projections.model_history import History
 
 
@@ -119,18 +108,17 @@ class RunActor(MakaActor[ToRun]):
             self._backend.stop()
         for tool in self._tools.values():
             tool.tell(CancelTool())
-        self._answer_all("the run's actor ended; look at the session to learn its outcome")
+        self._answer_all()
 
-    def _answer_all(self, words: str) -> None:
+    def _answer_all(self) -> None:
         """Answer every command that this actor holds: whoever drops a command answers it."""
-        refusal = Refusal(code=RefusalCode.INTERNAL, message=words)
-        self._answer_stops(refusal)
-        waiting = [message.reply for message in self._stash if isinstance(message, AnswerRun)]
+        self._answer_stops(UNKNOWN)
+        for message in self._stash:
+            if isinstance(message, AnswerRun):
+                message.reply.set(NOT_DONE)
         flight = self._state.in_flight
         if flight is not None and flight.reply is not None:
-            waiting.append(cast("ReplyTo[Replied]", flight.reply[0]))
-        for reply in waiting:
-            reply.set(refusal)
+            cast("ReplyTo[Replied]", flight.reply[0]).set(UNKNOWN)
 
     def _due(self, kind: str, token: int) -> None:
         self.address.tell(Due(kind=kind, token=token))
@@ -165,6 +153,8 @@ class RunActor(MakaActor[ToRun]):
                     self._backend.tell(Ack(generation=generation))
             case StartTool():
                 self._start_tool(effect)
+            case AskPerson():
+                self._ask(effect)
             case StopTool(call_id=call_id):
                 if (tool := self._tools.get(call_id)) is not None:
                     tool.tell(CancelTool())
@@ -235,8 +225,17 @@ class RunActor(MakaActor[ToRun]):
 
         actor = self._ports.spawn(ToolActor, self._ports, died, address, tool, call_id)
         self._tools[call_id] = actor
-        self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=actor))
+        self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=actor, cancel=CancelTool()))
         actor.tell(Dispatch(call=effect.call, env=effect.env))
+
+    def _ask(self, effect: AskPerson) -> None:
+        tool: object = self._ports.catalog.get(effect.call.name)
+        assert isinstance(tool, AskingTool), "the protocol asks for asking tools only"
+        try:
+            asked = tool.prepare(effect.call, effect.env)
+        except OSError as error:
+            asked = f"this can't be asked for: {error.strerror or error}"
+        self.address.tell(AskReady(call_id=effect.call.call_id, asked=asked))
 
     def _answer_stops(self, reply: Replied) -> None:
         stops, self._stops = self._stops, []

@@ -37,6 +37,13 @@ class StartTool(Struct, frozen=True):
     env: ToolEnv
 
 
+class AskPerson(Struct, frozen=True):
+    """Prepare what a call asks a person; comes back as AskReady."""
+
+    call: ToolCall
+    env: ToolEnv
+
+
 class StopTool(Struct, frozen=True):
     call_id: CallId
 
@@ -95,6 +102,7 @@ Effect = (
     | CancelRequest
     | AckBatch
     | StartTool
+    | AskPerson
     | StopTool
     | GrantFact
     | ShowFrame

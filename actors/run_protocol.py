@@ -10,9 +10,12 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors import run_ending, run_steps, run_tools, run_undo, run_waits
-from actors.messages import (
+from actors.messages_ledger import AppendDone, LedgerUp
+from actors.messages_run import (
     AnswerRun,
+    AskReady,
     BackendDied,
+    ControlFact,
     Deltas,
     Due,
     FactWanted,
@@ -24,20 +27,21 @@ from actors.messages import (
     ToolOutput,
     ToRun,
 )
-from actors.messages import Start as StartRun
-from actors.messages_ledger import AppendDone, LedgerUp
+from actors.messages_run import Start as StartRun
 from actors.run_effects import AnswerStops, Arm, Finish, GrantFact, Reply
-from actors.run_types import Deciding, Decision, Env, InFlight, NextRequest, Purpose, State, failure, kind_of_request
+from actors.run_types import Deciding, Decision, Env, InFlight, NextRequest, Purpose, State, asked_by, failure
 from actors.verdicts import ToolAnswer
 from maka.contracts.commands import HOST_SHUTDOWN
 from maka.contracts.content import FunctionCall, Outcome
 from maka.contracts.errors import FailureClass, Refusal, RefusalCode
 from maka.contracts.events import Committed, RuntimeEvent, Status
+from maka.contracts.ids import EventId
 from maka.contracts.ports import Appended
-from projections import model_history, run_state
+from projections import boundary, model_history, run_state
+from projections.boundary import BoundaryState
 from projections.settlement import Ending
 
-STASHED = (Deltas, StepEnded, FactWanted, ToolOutput, ToolEnded, AnswerRun)
+STASHED = (Deltas, StepEnded, FactWanted, ToolOutput, ToolEnded, AskReady, AnswerRun)
 """Data: waits while an append is in flight."""
 
 
@@ -55,10 +59,10 @@ def decide(state: State, message: ToRun, env: Env) -> Decision:
     return Decision(d.state, tuple(d.effects))
 
 
-Work = StartRun | Resume | AnswerRun | Deltas | StepEnded | FactWanted | ToolOutput | ToolEnded | ToolDied
+Work = StartRun | Resume | AskReady | AnswerRun | Deltas | StepEnded | FactWanted | ToolOutput | ToolEnded | ToolDied
 """What the run's own course brings."""
 
-Word = StopRun | Due | BackendDied | AppendDone | LedgerUp
+Word = StopRun | Due | BackendDied | ControlFact | AppendDone | LedgerUp
 """What comes from its surroundings: stops, time, the ledger."""
 
 
@@ -74,11 +78,16 @@ def _work(d: Deciding, message: Work) -> None:
         case StartRun() if d.state.plan.undo is not None:
             run_undo.next_file(d)
         case StartRun():
-            run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
-            _arm_deadline(d)
+            # A stop is control and may come before it: then nothing is sent.
+            if d.state.claim is None:
+                run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
+                _arm_deadline(d)
         case Resume():
-            _arm_deadline(d)
+            if d.state.claim is None:
+                _arm_deadline(d)
             run_waits.park_if_idle(d)
+        case AskReady(call_id=call_id, asked=asked):
+            run_waits.ask(d, call_id, asked)
         case AnswerRun(command=command, reply=reply):
             run_waits.answer(d, command, reply)
             run_waits.park_if_idle(d)
@@ -116,6 +125,8 @@ def _hear(d: Deciding, message: Word) -> None:
         case BackendDied(reason=reason):
             text = f"the part of the program that talked to the model crashed ({reason}); send the message again"
             run_ending.claim(d, failure(FailureClass.MISSING_TERMINAL_EVENT.value, text))
+        case ControlFact(item=item):
+            d.set(boundary=_with_fact(d.state.boundary, item))
         case AppendDone(tag=tag, result=result):
             flight = d.state.in_flight
             assert flight is not None and flight.tag == tag, "an answer to an append that nobody sent"
@@ -187,6 +198,9 @@ def _stored(d: Deciding, flight: InFlight, result: Appended) -> None:
         case Purpose.FACT:
             assert flight.call_id is not None
             d.do(GrantFact(flight.call_id, flight.token, d.state.claim is None))
+        case Purpose.ASK:
+            assert flight.call_id is not None
+            run_waits.asked_stored(d, flight.call_id, EventId(flight.events[0].id))
         case Purpose.REQUEST:
             pass
         case Purpose.FINAL | Purpose.SETTLE:
@@ -203,7 +217,7 @@ def _follow(d: Deciding, flight: InFlight) -> None:
         run_ending.try_settle(d)
     elif flight.request is not None:
         run_steps.send(d, flight.request)
-    elif flight.purpose in (Purpose.DISPATCH, Purpose.ANSWER, Purpose.FACT):
+    elif flight.purpose in (Purpose.DISPATCH, Purpose.ANSWER, Purpose.FACT, Purpose.ASK):
         run_tools.answer_due(d)
         run_tools.all_answered(d)
         run_waits.park_if_idle(d)
@@ -211,18 +225,30 @@ def _follow(d: Deciding, flight: InFlight) -> None:
 
 def _fold(d: Deciding, events: tuple[RuntimeEvent, ...], result: Appended) -> None:
     facts, history, seen, tokens = d.state.facts, d.state.history, d.state.seen, d.state.tokens
-    asked = d.state.asked
+    asked, bounds = d.state.asked, d.state.boundary
     for event, (position, seq) in zip(events, result.places, strict=True):
         item = Committed(position=position, seq=seq, event=event)
         facts, history = run_state.fold(facts, item), model_history.fold(history, item)
+        bounds = _with_fact(bounds, item)
         if event.actions is not None:
             if (file := event.actions.file_seen) is not None:
                 seen = {**seen, file.path: file.sha256}
             if (usage := event.actions.token_usage) is not None:
                 tokens += usage.input + usage.output
-            if (kind := kind_of_request(event.actions)) is not None:
-                asked = {**asked, event.id: kind}
-    d.set(facts=facts, history=history, seen=seen, tokens=tokens, asked=asked)
+            if (request := asked_by(event.actions)) is not None:
+                asked = {**asked, event.id: request}
+    d.set(facts=facts, history=history, seen=seen, tokens=tokens, asked=asked, boundary=bounds)
+
+
+def _with_fact(state: BoundaryState, item: Committed) -> BoundaryState:
+    """Fold a fact into the boundary.
+
+    A control fact and this run's own reach it on different ways, so that one may come after facts of higher
+    positions; what they do to the boundary doesn't depend on that.
+    """
+    if item.position <= state.position:
+        item = Committed(position=state.position + 1, seq=item.seq, event=item.event)
+    return boundary.fold(state, item)
 
 
 def _refused(d: Deciding, flight: InFlight, refusal: Refusal) -> None:

@@ -6,12 +6,14 @@
 from collections.abc import Mapping, Sequence
 
 from actors.mapper import Who
-from actors.run_types import Plan, State, Work, kind_of_request
+from actors.run_types import Plan, State, Work, asked_by
 from maka.contracts.content import FunctionCall, InvocationOpened
 from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed, RuntimeEvent
 from maka.contracts.ids import CallId, EventId
+from maka.contracts.tool_ports import Asked
 from projections import run_state
+from projections.boundary import BoundaryState
 from projections.model_history import History
 
 
@@ -24,7 +26,13 @@ def opening_of(items: Sequence[Committed]) -> InvocationOpened:
 
 
 def resume_state(
-    items: Sequence[Committed], history: History, seen: Mapping[str, str], *, cwd: str, now_s: float
+    items: Sequence[Committed],
+    history: History,
+    seen: Mapping[str, str],
+    boundary: BoundaryState,
+    *,
+    cwd: str,
+    now_s: float,
 ) -> State:
     """Return the state of a run that has not ended. Its time goes on from what its newest request says."""
     facts = run_state.project(items)
@@ -43,6 +51,7 @@ def resume_state(
         facts=facts,
         history=history,
         seen=seen,
+        boundary=boundary,
         step=facts.steps,
         attempt=attempt,
         step_calls=calls,
@@ -54,10 +63,10 @@ def resume_state(
 
 def _gather(
     items: Sequence[Committed],
-) -> tuple[tuple[RuntimeEvent, ...], dict[EventId, str], int, int, int]:
-    """Return the newest step's calls, the kinds of requests, the newest attempt, the active time, the tokens."""
+) -> tuple[tuple[RuntimeEvent, ...], dict[EventId, Asked], int, int, int]:
+    """Return the newest step's calls, what was asked, the newest attempt, the active time, the tokens."""
     calls: list[RuntimeEvent] = []
-    asked: dict[EventId, str] = {}
+    asked: dict[EventId, Asked] = {}
     attempt, active_ms, tokens = 1, 0, 0
     for item in items:
         event = item.event
@@ -70,11 +79,7 @@ def _gather(
             calls, attempt, active_ms = [], request.attempt, max(active_ms, request.active_ms)
         if (usage := actions.token_usage) is not None:
             tokens += usage.input + usage.output
-        if (kind := kind_of_request(actions)) is not None:
-            asked[event.id] = kind
-        delta = actions.state_delta
-        boundary = delta.boundary_request if delta is not None else None
-        for wait in (actions.user_question_request, boundary):
-            if wait is not None:
-                active_ms = max(active_ms, wait.active_ms)
+        if (wait := asked_by(actions)) is not None:
+            asked[event.id] = wait
+            active_ms = max(active_ms, wait.active_ms)
     return tuple(calls), asked, attempt, active_ms, tokens

@@ -3,19 +3,19 @@
 from msgspec.structs import replace
 
 from actors import mapper, run_undo, tool_gate
-from actors.messages import FactWanted
-from actors.run_effects import GrantFact, StartTool
+from actors.messages_run import FactWanted
+from actors.run_effects import AskPerson, GrantFact, StartTool
 from actors.run_ending import active_ms, append, claim
 from actors.run_types import Built, Deciding, NextRequest, Purpose, Wanted, Work, failure
 from actors.verdicts import ToolAnswer
-from maka.contracts.actions import Actions, BoundaryRequest, StateDelta, ToolDispatch
+from maka.contracts.actions import Actions, ToolDispatch
 from maka.contracts.codec import canonical_json, hash_hex
 from maka.contracts.content import FunctionCall, Outcome
 from maka.contracts.errors import FailureClass
 from maka.contracts.events import Committed, RuntimeEvent
 from maka.contracts.ids import CallId
 from maka.contracts.tool_ports import AskingTool, ToolCall, ToolEnv
-from projections import model_history
+from projections import boundary, model_history
 from projections.model_history import History
 from projections.settlement import Ending
 
@@ -35,36 +35,25 @@ def step_stored(d: Deciding, events: tuple[RuntimeEvent, ...]) -> None:
         assert isinstance(content, FunctionCall)
         if isinstance(verdict, tool_gate.Admit):
             admitted = Work(call_id=call_id, name=verdict.name, step=d.state.step, args=verdict.args)
-            if (asking := _asking(d, verdict.name)) is not None:
-                facts.append(request_event(d, admitted, asking))
-                work.append(replace(admitted, wait_id=facts[-1].id))
-            else:
+            if not asks(d, verdict.name):
                 facts.append(mapper.dispatch(d.who, d.at(), _dispatch(d, admitted)))
-                work.append(admitted)
+            work.append(admitted)
         else:
             answer = ToolAnswer(outcome=Outcome.REFUSED, text=verdict.text)
             work.append(Work(call_id=call_id, name=content.name, step=d.state.step, args=None, answer=answer))
             facts.append(_response(d, work[-1], answer))
     d.set(bad_rounds=tool_gate.bad_rounds(d.state.bad_rounds, verdicts))
     request = next_request(d, facts) if d.state.bad_rounds else None
-    append(d, Purpose.DISPATCH, tuple(facts), work=tuple(work), request=request)
-
-
-def _asking(d: Deciding, name: str) -> AskingTool | None:
-    tool: object = d.env.tools.get(name)
-    return tool if isinstance(tool, AskingTool) else None
-
-
-def request_event(d: Deciding, work: Work, tool: AskingTool) -> RuntimeEvent:
-    """Return the request fact of a call that a person answers; its id names the wait."""
-    assert work.args is not None
-    call = ToolCall(call_id=work.call_id, name=work.name, args=work.args)
-    asked = tool.request(call, active_ms(d))
-    if isinstance(asked, BoundaryRequest):
-        actions = Actions(state_delta=StateDelta(boundary_request=asked))
+    if facts:
+        append(d, Purpose.DISPATCH, tuple(facts), work=tuple(work), request=request)
     else:
-        actions = Actions(user_question_request=asked)
-    return mapper.request(d.who, d.at(), actions)
+        dispatches_stored(d, tuple(work))  # only questions to a person: nothing is dispatched
+
+
+def asks(d: Deciding, name: str) -> bool:
+    """Say whether a call of this tool is answered by a person."""
+    tool: object = d.env.tools.get(name)
+    return isinstance(tool, AskingTool)
 
 
 def _dispatch(d: Deciding, work: Work) -> ToolDispatch:
@@ -92,15 +81,24 @@ def dispatches_stored(d: Deciding, work: tuple[Work, ...]) -> None:
     started: list[Work] = []
     for item in d.state.work:
         assert item.args is not None
-        if item.wait_id is not None:
-            started.append(item)
-            continue
         call = ToolCall(call_id=item.call_id, name=item.name, args=item.args)
-        suffix = f".maka-{item.call_id.rpartition('-')[2]}"
-        env = ToolEnv(session_id=d.who.session_id, cwd=d.state.plan.cwd, temp_suffix=suffix, seen=d.state.seen)
-        d.do(StartTool(call, env))
-        started.append(replace(item, started=True))
+        if asks(d, item.name):
+            d.do(AskPerson(call, _env(d, item)))
+        else:
+            d.do(StartTool(call, _env(d, item)))
+            item = replace(item, started=True)
+        started.append(item)
     d.set(work=tuple(started))
+
+
+def _env(d: Deciding, item: Work) -> ToolEnv:
+    return ToolEnv(
+        session_id=d.who.session_id,
+        cwd=d.state.plan.cwd,
+        temp_suffix=f".maka-{item.call_id.rpartition('-')[2]}",
+        seen=d.state.seen,
+        boundary=boundary.for_run(d.state.boundary, d.who.run_id),
+    )
 
 
 def fact_wanted(d: Deciding, wanted: FactWanted) -> None:

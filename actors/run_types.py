@@ -21,7 +21,8 @@ from maka.contracts.commands import Reply as Replied
 from maka.contracts.content import Error, RunLimits
 from maka.contracts.events import RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId, IdSource
-from maka.contracts.tool_ports import ToolCatalog
+from maka.contracts.tool_ports import Asked, ToolCatalog
+from projections.boundary import BoundaryState
 from projections.chunks import Chunks
 from projections.model_history import History
 from projections.run_state import RunState
@@ -62,6 +63,7 @@ class Purpose(StrEnum):
     DISPATCH = "dispatch"
     ANSWER = "answer"
     FACT = "fact"
+    ASK = "ask"
     REQUEST = "request"
     FINAL = "final"
     SETTLE = "settle"
@@ -130,6 +132,7 @@ class State(Struct, frozen=True, kw_only=True):
     facts: RunState
     history: History
     seen: Mapping[str, str]
+    boundary: BoundaryState
     step: int = 1
     attempt: int = 1
     tries: int = 1
@@ -138,7 +141,7 @@ class State(Struct, frozen=True, kw_only=True):
     streams: tuple[Stream, ...] = ()
     step_calls: tuple[RuntimeEvent, ...] = ()
     work: tuple[Work, ...] = ()
-    asked: Mapping[EventId, str] = {}
+    asked: Mapping[EventId, Asked] = {}
     outputs: Mapping[tuple[CallId, str], int] = {}
     in_flight: InFlight | None = None
     tags: int = 0
@@ -228,12 +231,11 @@ class Decision(Struct, frozen=True):
 # -- words --------------------------------------------------------------------------------------------------------
 
 
-def kind_of_request(actions: Actions) -> str | None:
-    """Say whether the fact asks a person for a boundary, or a question; None where it asks nothing."""
+def asked_by(actions: Actions) -> Asked | None:
+    """Return what a fact asks a person; None where it asks nothing."""
     if actions.user_question_request is not None:
-        return "question"
-    asked = actions.state_delta is not None and actions.state_delta.boundary_request is not None
-    return "boundary" if asked else None
+        return actions.user_question_request
+    return actions.state_delta.boundary_request if actions.state_delta is not None else None
 
 
 def failure(failure_class: str, message: str, *, http_status: int | None = None, code: str | None = None) -> Ending:

@@ -4,18 +4,52 @@ An answer is one append: the decision, which closes the wait, the call's respons
 left open. The first answer that is handled wins; every other one is refused and changes nothing.
 """
 
+from msgspec.structs import replace
+
 from actors import mapper
 from actors.run_effects import AnswerStops, LetGo, Reply
-from actors.run_ending import append
-from actors.run_tools import next_request
+from actors.run_ending import active_ms, append
+from actors.run_tools import answer_due, next_request, tool_ended
 from actors.run_types import Deciding, Purpose, Work
 from actors.session_protocol import wait_closed
 from actors.verdicts import ToolAnswer
 from maka.contracts import commands
-from maka.contracts.actions import Actions, BoundaryDecision, StateDelta, UserQuestionAnswer
+from maka.contracts.actions import (
+    Actions,
+    BoundaryDecision,
+    BoundaryRequest,
+    StateDelta,
+    UserQuestionAnswer,
+    UserQuestionRequest,
+)
+from maka.contracts.boundary import covers
 from maka.contracts.content import Outcome
 from maka.contracts.errors import Refusal, RefusalCode
 from maka.contracts.events import RuntimeEvent
+from maka.contracts.ids import CallId, EventId
+from maka.contracts.tool_ports import Asked
+
+
+def ask(d: Deciding, call_id: CallId, asked: Asked | str) -> None:
+    """Make a prepared request durable; what can't be asked is answered at once. After a claim nothing is asked."""
+    if d.state.claim is not None:
+        return
+    if isinstance(asked, str):
+        tool_ended(d, call_id, ToolAnswer(outcome=Outcome.REFUSED, text=asked))
+        answer_due(d)
+        return
+    asked = replace(asked, active_ms=active_ms(d))
+    if isinstance(asked, BoundaryRequest):
+        actions = Actions(state_delta=StateDelta(boundary_request=asked))
+    else:
+        actions = Actions(user_question_request=asked)
+    append(d, Purpose.ASK, (mapper.request(d.who, d.at(), actions),), call_id=call_id)
+
+
+def asked_stored(d: Deciding, call_id: CallId, wait_id: EventId) -> None:
+    """The request is durable: its call waits for a person."""
+    work = tuple(replace(each, wait_id=wait_id) if each.call_id == call_id else each for each in d.state.work)
+    d.set(work=work)
 
 
 def is_parked(d: Deciding) -> bool:
@@ -64,20 +98,39 @@ def answer(d: Deciding, command: commands.Answer, reply: object) -> None:
 def _answer_fact(d: Deciding, command: commands.Answer) -> RuntimeEvent | None:
     """Return the decision's fact; None where the answer isn't of the kind that was asked for."""
     asked = d.state.asked.get(command.request_id)
-    if asked == "boundary" and command.decision is not None:
-        revision = 0 if command.decision == "deny" else 1
+    if isinstance(asked, BoundaryRequest) and command.decision is not None:
         decision = BoundaryDecision(
-            request_id=command.request_id, decision=command.decision, revision=revision, client=command.client
+            request_id=command.request_id,
+            decision=command.decision,
+            scope=command.scope,
+            revision=d.state.boundary.boundary.revision + (command.decision == "allow"),
+            client=command.client,
+            covers=_covered(d, command, asked) if command.decision == "allow" else (),
         )
         return mapper.decision(d.who, d.at(), Actions(state_delta=StateDelta(boundary_decision=decision)))
-    if asked == "question" and command.answers is not None:
+    if isinstance(asked, UserQuestionRequest) and command.answers is not None:
+        if len(command.answers) != len(asked.questions):
+            return None
         given = UserQuestionAnswer(request_id=command.request_id, answers=command.answers, client=command.client)
         return mapper.decision(d.who, d.at(), Actions(user_question_answer=given))
     return None
 
 
+def _covered(d: Deciding, command: commands.Answer, granted: BoundaryRequest) -> tuple[EventId, ...]:
+    """Return the other open requests that this grant would satisfy: they are named, and still wait."""
+    others = [each.wait_id for each in d.state.work if each.wait_id is not None]
+    asked = {wait_id: d.state.asked[wait_id] for wait_id in others if wait_id != command.request_id}
+    return tuple(
+        wait_id
+        for wait_id, each in asked.items()
+        if isinstance(each, BoundaryRequest) and covers(granted.expansion, each.expansion)
+    )
+
+
 def _words(command: commands.Answer) -> str:
     """Return what the model is told."""
-    if command.decision is not None:
-        return "The person allowed it." if command.decision == "allow" else "The person denied it."
+    if command.decision == "allow":
+        return "The person allowed it. Repeat the call that needed it."
+    if command.decision == "deny":
+        return "The person denied it. Go on without it, or say what can't be done."
     return "\n".join(f"Answer {number}: {each or '(none)'}" for number, each in enumerate(command.answers or (), 1))

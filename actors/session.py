@@ -7,11 +7,9 @@ an append is in flight; what it knows of the session is folded from the ledger, 
 from collections import deque
 from typing import assert_never
 
-from msgspec import Struct
-
 from actors import session_open, session_protocol, session_undo
 from actors.address import Address, ReplyTo
-from actors.base import MakaActor
+from actors.base import NOT_DONE, UNKNOWN, MakaActor
 from actors.mapper import At
 from actors.messages import (
     AnswerWait,
@@ -22,9 +20,9 @@ from actors.messages import (
     RunOver,
     RunParked,
     SendMessage,
+    SetBoundary,
     StopSession,
     ToKernel,
-    ToRun,
     ToSession,
     UndoChanges,
 )
@@ -35,31 +33,25 @@ from actors.messages_ledger import (
     BarrierPassed,
     CloseRun,
     LedgerUp,
+    RoomWanted,
     RunClosed,
     ToFeed,
     ToLedger,
 )
+from actors.messages_run import ToRun
 from actors.session_log import SessionLog
-from actors.session_open import Opened, Order
+from actors.session_open import Opened, Order, Pending
 from actors.session_run import OwnRun
 from actors.session_undo import Prepared
 from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply
 from maka.contracts.content import RunLimits
-from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode
+from maka.contracts.errors import FoldError, LedgerDamagedError, Refusal, RefusalCode
 from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.ports import Append, AppendResult, CommandKey
 
-Stashed = OpenSession | SendMessage | StopSession | AnswerWait | UndoChanges | RunOver | RunParked
-
-
-class Pending(Struct, frozen=True, kw_only=True):
-    """The append in flight, and who waits for it."""
-
-    tag: int
-    reply: ReplyTo[Reply] | None
-    opened: Opened | Prepared | None
+Stashed = OpenSession | SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges | RunOver | RunParked
 
 
 class SessionActor(MakaActor[ToSession]):
@@ -125,14 +117,13 @@ class SessionActor(MakaActor[ToSession]):
         self._go_on()
 
     def cleanup(self) -> None:
-        waiting = [message.reply for message in self._stash if not isinstance(message, RunOver | RunParked)]
+        for message in self._stash:
+            if not isinstance(message, RunOver | RunParked):
+                message.reply.set(NOT_DONE)
         if self._pending is not None and self._pending.reply is not None:
-            waiting.append(self._pending.reply)
-        refusal = Refusal(code=RefusalCode.INTERNAL, message="the session's actor ended; send the command again")
-        for reply in waiting:
-            reply.set(refusal)
+            self._pending.reply.set(UNKNOWN)  # its append is on its way
         if self._own is not None:
-            self._own.answer_undo(refusal)
+            self._own.answer_undo(UNKNOWN)
 
     # -- what comes next ------------------------------------------------------------------------------------------
 
@@ -151,26 +142,25 @@ class SessionActor(MakaActor[ToSession]):
             self._kernel.tell(Idle(session_id=self._id, handled=self._handled))
 
     def _handle(self, message: Stashed) -> None:
+        self._handled += not isinstance(message, RunOver | RunParked)
         match message:
             case OpenSession():
-                self._handled += 1
                 at = At(self._ports.ids(), self._ports.clock.now_ms())
-                append = session_protocol.open_session(self._id, message.number, message.command, at)
+                carried = session_open.carried_grants(self._ports.reader, message.before)
+                append = session_protocol.open_session(self._id, message.number, message.command, at, carried)
                 self._send(append, message.reply)
             case SendMessage(command=command, reply=reply):
-                self._handled += 1
                 self._take_message(command, reply)
             case StopSession(command=command, reply=reply):
-                self._handled += 1
                 self._stop_run(command, reply)
+            case SetBoundary(command=command, reply=reply):
+                self._set_boundary(command, reply)
             case AnswerWait(command=command, reply=reply):
-                self._handled += 1
                 if self._refusal is not None:
                     reply.set(self._refusal)
                 else:
                     self._run.answer(self._log, command, reply)
             case UndoChanges(command=command, reply=reply):
-                self._handled += 1
                 self._undo(command, reply)
             case RunOver(run_id=run_id):
                 self._run.over(run_id)
@@ -235,7 +225,7 @@ class SessionActor(MakaActor[ToSession]):
         """Fold what is new in the ledger; False fences the session, which is damaged."""
         try:
             self._log.catch_up(self._ports.reader)
-        except (LedgerError, FoldError) as error:
+        except (LedgerDamagedError, FoldError) as error:
             self.log.error("session_damaged", error_kind=str(error))
             words = f"session {self._id} is damaged ({error}); `maka verify` shows where; no other is touched"
             self._refusal = Refusal(code=RefusalCode.SESSION_DAMAGED, message=words)
@@ -250,9 +240,8 @@ class SessionActor(MakaActor[ToSession]):
             reply.set(self._refusal)
             return
         key = session_protocol.key_of(command)
-        if (known := self._ports.reader.command(self._id, command.command_id)) is not None:
-            stored = self._ports.reader.read_positions(known.position - 1, 1)
-            reply.set(session_protocol.check_known(known, key) or session_protocol.outcome_of(stored[0]))
+        if (stored := session_open.stored_outcome(self._ports.reader, key)) is not None:
+            reply.set(stored)
             return
         if self._shutting_down:
             reply.set(Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later"))
@@ -283,6 +272,8 @@ class SessionActor(MakaActor[ToSession]):
             self._held = reply is None  # a queued message waits for one that brings a profile
             if reply is not None:
                 reply.set(prepared)
+            elif prepared.code is RefusalCode.LEDGER_FULL:
+                self._ledger.tell(RoomWanted(to=self.address))
             return
         append, opened = prepared
         self._send(append, reply, opened)
@@ -306,17 +297,28 @@ class SessionActor(MakaActor[ToSession]):
             self._run.start(self._log, pending.opened, result)
         if pending.reply is not None:
             stored = self._ports.reader.read_positions(result.places[0][0] - 1, 1)[0]
+            if stored.event.run_id is None:
+                self._run.control_fact(stored)
             pending.reply.set(session_protocol.outcome_of(stored))
 
-    # -- undo -----------------------------------------------------------------------------------------------------
+    # -- boundary and undo ----------------------------------------------------------------------------------------
+
+    def _set_boundary(self, command: commands.ChangeBoundary, reply: ReplyTo[Reply]) -> None:
+        self._act(self._refusal or session_open.boundary_change(self._ports, self._log, command), reply)
 
     def _undo(self, command: commands.Undo, reply: ReplyTo[Reply]) -> None:
         busy, closing = self._run.run_id is not None, self._shutting_down
-        prepared = self._refusal or session_undo.prepare(self._ports, self._log, command, busy=busy, closing=closing)
-        if isinstance(prepared, Prepared):
-            self._send(prepared.append, reply, prepared)
+        self._act(
+            self._refusal or session_undo.prepare(self._ports, self._log, command, busy=busy, closing=closing), reply
+        )
+
+    def _act(self, answer: Append | Prepared | Reply, reply: ReplyTo[Reply]) -> None:
+        if isinstance(answer, Append):
+            self._send(answer, reply)
+        elif isinstance(answer, Prepared):
+            self._send(answer.append, reply, answer)
         else:
-            reply.set(prepared)
+            reply.set(answer)
 
     # -- stop -----------------------------------------------------------------------------------------------------
 

@@ -3,14 +3,20 @@
 from msgspec import Struct
 
 from actors import request, session_protocol
+from actors.address import ReplyTo
+from actors.mapper import At
 from actors.session_log import SessionLog
 from actors.session_protocol import Admission, Opening
+from actors.session_undo import Prepared
 from actors.wiring import Ports
+from maka.contracts.boundary import CarriedGrant
+from maka.contracts.commands import ChangeBoundary, Reply
 from maka.contracts.content import RunLimits
-from maka.contracts.errors import LedgerError, Refusal, RefusalCode, RefusedError
-from maka.contracts.ids import MessageId
+from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode, RefusedError
+from maka.contracts.ids import MessageId, SessionId
 from maka.contracts.model_ports import Provider
-from maka.contracts.ports import Append, CommandKey
+from maka.contracts.ports import Append, CommandKey, LedgerReader
+from projections import boundary
 
 
 class Order(Struct, frozen=True):
@@ -28,6 +34,32 @@ class Opened(Struct, frozen=True, kw_only=True):
     opening: Opening
     provider: Provider
     kit: request.Kit
+
+
+class Pending(Struct, frozen=True, kw_only=True):
+    """The append in flight, and who waits for it."""
+
+    tag: int
+    reply: ReplyTo[Reply] | None
+    opened: Opened | Prepared | None
+
+
+def stored_outcome(reader: LedgerReader, key: CommandKey) -> Reply | None:
+    """Return the outcome of a command that was handled before, or the refusal of its id for another one."""
+    known = reader.command(key.scope, key.command_id)
+    if known is None:
+        return None
+    stored = reader.read_positions(known.position - 1, 1)[0]
+    return session_protocol.check_known(known, key) or session_protocol.outcome_of(stored)
+
+
+def boundary_change(ports: Ports, log: SessionLog, command: ChangeBoundary) -> Append | Reply:
+    """Return the append of a person's change of the boundary, its stored outcome, or why it can't be."""
+    if (stored := stored_outcome(ports.reader, session_protocol.key_of(command))) is not None:
+        return stored
+    assert log.boundary is not None
+    at = At(ports.ids(), ports.clock.now_ms())
+    return session_protocol.change_boundary(command, log.boundary, log.control_seq, at)
 
 
 def prepare(
@@ -80,3 +112,14 @@ def _provider(ports: Ports, order: Order, fallback: str) -> Provider:
         if order.message_id is None or not fallback or fallback == order.profile:
             raise
         return ports.providers(fallback)
+
+
+def carried_grants(reader: LedgerReader, before: SessionId | None) -> tuple[CarriedGrant, ...]:
+    """Return the workspace grants of the newest session of the same directory; none where it can't be read."""
+    if before is None:
+        return ()
+    try:
+        state = boundary.project(reader.iter_session(before))
+    except (LedgerError, FoldError):
+        return ()
+    return () if state is None else boundary.carried_by(state)

@@ -6,15 +6,24 @@ fact that names it; a run from the queue carries `refs.message_id` and no cause.
 
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
 
 from actors import mapper
 from actors.mapper import At, Who
 from actors.request import Kit, build
 from actors.run_types import Built, Plan, State, Wanted
-from maka.contracts.actions import MessageQueued
+from maka.contracts.actions import BoundaryChanged, MessageQueued
+from maka.contracts.boundary import CarriedGrant
 from maka.contracts.codec import canonical_json, drafts, hash_hex
-from maka.contracts.commands import CreateSession, MessageAccepted, SendMessage, SessionCreated
+from maka.contracts.commands import (
+    BoundarySet,
+    ChangeBoundary,
+    CreateSession,
+    MessageAccepted,
+    SendMessage,
+    SessionCreated,
+)
 from maka.contracts.content import BlobRef, InvocationOpened, RunConfiguration, RunLimits, SessionOpened
 from maka.contracts.errors import Refusal, RefusalCode
 from maka.contracts.events import Cause, Committed, RuntimeEvent
@@ -22,6 +31,7 @@ from maka.contracts.ids import CommandId, IdSource, InvocationId, MessageId, Run
 from maka.contracts.limits import PROMPT_CHARS_MAX, QUEUED_MESSAGES_MAX, TITLE_CHARS_MAX
 from maka.contracts.ports import Append, Appended, CommandKey, Group, KnownCommand
 from projections import model_history, run_state
+from projections.boundary import BoundaryState
 from projections.model_history import History
 from projections.run_state import RunIdentity
 from projections.session_index import Header
@@ -48,10 +58,14 @@ class Opening(Struct, frozen=True, kw_only=True):
 # -- commands -----------------------------------------------------------------------------------------------------
 
 
-def command_hash(command: CreateSession | SendMessage) -> str:
+def command_hash(command: CreateSession | SendMessage | ChangeBoundary) -> str:
     """Return the hash that tells a repeated command from another one under the same id."""
     if isinstance(command, CreateSession):
-        return hash_hex(canonical_json(["create_session", command.cwd, command.title]))
+        return hash_hex(canonical_json(["create_session", command.cwd, command.title, command.boundary]))
+    if isinstance(command, ChangeBoundary):
+        grants = msgspec.to_builtins(command.grants)
+        what = [command.session_id, command.profile, grants, command.scope, command.revoked]
+        return hash_hex(canonical_json(["change_boundary", *what]))
     limits = command.limits
     return hash_hex(
         canonical_json(
@@ -66,7 +80,7 @@ def command_hash(command: CreateSession | SendMessage) -> str:
     )
 
 
-def key_of(command: CreateSession | SendMessage) -> CommandKey:
+def key_of(command: CreateSession | SendMessage | ChangeBoundary) -> CommandKey:
     scope = "" if isinstance(command, CreateSession) else command.session_id
     return CommandKey(scope, command.command_id, command_hash(command))
 
@@ -102,6 +116,9 @@ def check_message(command: SendMessage, header: Header, *, waiting: int) -> Refu
         return invalid("the prompt is empty; say what to do")
     if len(command.text) > PROMPT_CHARS_MAX:
         return invalid(f"the prompt has {len(command.text):,} characters, at most {PROMPT_CHARS_MAX:,} are taken")
+    limits = (command.limits.steps_max, command.limits.active_s_max, command.limits.tokens_max)
+    if not all(limit is None or limit > 0 for limit in limits):  # not-a-number is refused, too
+        return invalid("a run's limits are above 0; leave out those that it shouldn't have")
     if header.archived:
         return Refusal(code=RefusalCode.SESSION_ARCHIVED, message=f"session #{header.number} is archived")
     if waiting >= QUEUED_MESSAGES_MAX:
@@ -129,10 +146,19 @@ def invalid(message: str) -> Refusal:
 # -- appends ------------------------------------------------------------------------------------------------------
 
 
-def open_session(session_id: SessionId, number: int, command: CreateSession, at: At) -> Append:
-    """Return the append that makes a session."""
+def open_session(
+    session_id: SessionId, number: int, command: CreateSession, at: At, carried: tuple[CarriedGrant, ...]
+) -> Append:
+    """Return the append that makes a session. `carried` are grants to its workspace from earlier sessions."""
     key = key_of(command)
-    content = SessionOpened(number=number, cwd=command.cwd, real_cwd=command.real_cwd, title=command.title)
+    content = SessionOpened(
+        number=number,
+        cwd=command.cwd,
+        real_cwd=command.real_cwd,
+        title=command.title,
+        boundary=command.boundary.value,
+        carried=carried,
+    )
     event = mapper.session_opened(session_id, at, content, _cause(key))
     return Append(groups=(Group(InvocationId(session_id), 0, drafts([event])),), command=key)
 
@@ -142,6 +168,24 @@ def queue_message(command: SendMessage, control_seq: int, at: At) -> Append:
     key = key_of(command)
     queued = MessageQueued(text=command.text, profile=command.profile, limits=command.limits)
     event = mapper.message_queued(command.session_id, at, queued, _cause(key))
+    return Append(groups=(Group(InvocationId(command.session_id), control_seq, drafts([event])),), command=key)
+
+
+def change_boundary(command: ChangeBoundary, now: BoundaryState, control_seq: int, at: At) -> Append | Refusal:
+    """Return the append that changes what a session may touch."""
+    known = {grant.origin for grant in now.boundary.grants}
+    if unknown := [origin for origin in command.revoked if origin not in known]:
+        return invalid(f"there is no grant {unknown[0]}; `maka rules` lists those that hold")
+    key = key_of(command)
+    change = BoundaryChanged(
+        profile=(command.profile or now.boundary.profile).value,
+        revision=now.boundary.revision + 1,
+        grants=command.grants,
+        scope=command.scope,
+        revoked=command.revoked,
+        client=command.client,
+    )
+    event = mapper.boundary_changed(command.session_id, at, change, _cause(key))
     return Append(groups=(Group(InvocationId(command.session_id), control_seq, drafts([event])),), command=key)
 
 
@@ -221,19 +265,23 @@ def _ended_at_once(who: Who, ending: Ending, ids: IdSource, now_ms: int) -> tupl
     return settle(run, ending=ending, ids=ids, now_ms=now_ms).events
 
 
-def first_state(opening: Opening, result: Appended, history: History, seen: Mapping[str, str]) -> State:
-    """Return the state of a run whose first append is durable; `history` includes it."""
+def first_state(
+    opening: Opening, result: Appended, history: History, seen: Mapping[str, str], boundary: BoundaryState
+) -> State:
+    """Return the state of a run whose first append is durable; `history` and `boundary` include it."""
     assert opening.plan is not None
     facts: run_state.RunState | None = None
     for event, (position, seq) in zip(opening.events, result.places, strict=True):
         facts = run_state.fold(facts, Committed(position=position, seq=seq, event=event))
     assert facts is not None
-    return State(plan=opening.plan, facts=facts, history=history, seen=seen)
+    return State(plan=opening.plan, facts=facts, history=history, seen=seen, boundary=boundary)
 
 
-def outcome_of(item: Committed) -> SessionCreated | MessageAccepted:
+def outcome_of(item: Committed) -> SessionCreated | MessageAccepted | BoundarySet:
     """Read the stored outcome of a command from the first fact of its append."""
     event = item.event
+    if event.actions is not None and (change := event.actions.boundary_changed) is not None:
+        return BoundarySet(session_id=event.session_id, revision=change.revision, position=item.position)
     if isinstance(event.content, SessionOpened):
         return SessionCreated(session_id=event.session_id, number=event.content.number, position=item.position)
     queued = event.actions is not None and event.actions.message_queued is not None

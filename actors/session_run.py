@@ -5,19 +5,9 @@ Law: `revive` is the one way back to life, before and after a restart; it reads 
 
 from actors import request, run_resume, session_protocol, session_undo
 from actors.address import Address, ReplyTo
-from actors.messages import (
-    AnswerRun,
-    Resume,
-    RunDied,
-    RunReleased,
-    RunStarted,
-    Start,
-    StopRun,
-    ToKernel,
-    ToRun,
-    ToSession,
-)
+from actors.messages import RunDied, RunReleased, RunStarted, ToKernel, ToSession
 from actors.messages_ledger import ToFeed, ToLedger
+from actors.messages_run import AnswerRun, ControlFact, Resume, Start, StopRun, ToRun
 from actors.recovery import read_run
 from actors.run import Links, RunActor
 from actors.run_types import State
@@ -28,6 +18,7 @@ from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply
 from maka.contracts.errors import Refusal, RefusedError
+from maka.contracts.events import Committed
 from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.model_ports import Provider
 from maka.contracts.ports import Appended
@@ -64,15 +55,13 @@ class OwnRun:
         """Start the actor of a run whose first append is durable."""
         if opened.opening.plan is None:
             return
-        assert log.history is not None
-        first = session_protocol.first_state(opened.opening, result, log.history, log.seen)
+        assert log.history is not None and log.boundary is not None
+        first = session_protocol.first_state(opened.opening, result, log.history, log.seen, log.boundary)
         self._spawn(first, opened.kit, opened.provider).tell(Start())
 
     def start_undo(self, log: SessionLog, prepared: Prepared, result: Appended, reply: ReplyTo[Reply]) -> None:
         """Start the actor of an undo whose first append is durable; `reply` is answered when it has ended."""
-        assert log.history is not None
-        now_s = self._ports.clock.monotonic_s()
-        first = session_undo.first_state(prepared, result, log.history, log.seen, now_s)
+        first = session_undo.first_state(prepared, result, log, self._ports.clock.monotonic_s())
         self._undo = reply
         self._spawn(first, None, None).tell(Start())
 
@@ -129,6 +118,11 @@ class OwnRun:
             return
         self._tell(AnswerRun(command=command, reply=reply), reply)
 
+    def control_fact(self, item: Committed) -> None:
+        """Let a live run know of a fact of the control stream; a parked one reads it when it is revived."""
+        if self._address is not None:
+            self._address.tell(ControlFact(item=item))
+
     def _tell(self, message: StopRun | AnswerRun, reply: ReplyTo[Reply]) -> None:
         assert self._address is not None
         if self._sent != UNCOUNTED:
@@ -143,7 +137,8 @@ class OwnRun:
 
     def _revive(self, log: SessionLog, *, must_ask: bool) -> Refusal | None:
         """Bring a parked run back. `must_ask` says that it will need its model again."""
-        assert self.run_id is not None and log.header is not None and log.history is not None
+        assert self.run_id is not None and log.header is not None
+        assert log.history is not None and log.boundary is not None
         items = read_run(self._ports.reader, InvocationId(self.run_id))
         opening = run_resume.opening_of(items)
         provider: Provider | None = None
@@ -155,9 +150,8 @@ class OwnRun:
         prompt = self._ports.reader.blob(opening.configuration.prompt.sha256)
         tools = self._ports.reader.blob(opening.configuration.tools.sha256)
         kit = request.kit_from_record(opening, provider, prompt or b"", tools or b"[]")
-        state = run_resume.resume_state(
-            items, log.history, log.seen, cwd=log.header.real_cwd, now_s=self._ports.clock.monotonic_s()
-        )
+        cwd, now_s = log.header.real_cwd, self._ports.clock.monotonic_s()
+        state = run_resume.resume_state(items, log.history, log.seen, log.boundary, cwd=cwd, now_s=now_s)
         self._spawn(state, kit, provider).tell(Resume())
         return None
 

@@ -4,8 +4,6 @@ Laws: nothing runs in the session meanwhile; what the files are is looked at her
 it writes; an undo that has nothing to put back makes no run.
 """
 
-from collections.abc import Mapping
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -25,7 +23,6 @@ from maka.contracts.ids import InvocationId, RunId, TurnId, is_command_id
 from maka.contracts.limits import UNDO_FILES_MAX
 from maka.contracts.ports import Append, Appended, CommandKey, Group
 from projections import changes, run_state, undo_plan, undo_record
-from projections.model_history import History
 from projections.session_index import Header
 from projections.undo_plan import UndoPlan, UndoStep
 
@@ -104,8 +101,9 @@ def receipt_of(ports: Ports, run_id: RunId) -> UndoReceipt | Refusal:
     return found
 
 
-def first_state(prepared: Prepared, result: Appended, history: History, seen: Mapping[str, str], now_s: float) -> State:
-    """Return the state of an undo whose first append is durable; `history` includes it."""
+def first_state(prepared: Prepared, result: Appended, log: SessionLog, now_s: float) -> State:
+    """Return the state of an undo whose first append is durable; `log` includes it."""
+    assert log.history is not None and log.boundary is not None
     facts: run_state.RunState | None = None
     for event, (position, seq) in zip(prepared.events, result.places, strict=True):
         facts = run_state.fold(facts, Committed(position=position, seq=seq, event=event))
@@ -119,7 +117,7 @@ def first_state(prepared: Prepared, result: Appended, history: History, seen: Ma
         body=b"",
         undo=prepared.steps,
     )
-    return State(plan=plan, facts=facts, history=history, seen=seen, step=0)
+    return State(plan=plan, facts=facts, history=log.history, seen=log.seen, boundary=log.boundary, step=0)
 
 
 def _known(ports: Ports, position: int, same: bool) -> UndoReceipt | Refusal:

@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from actors.address import Address
 from actors.base import Log
-from actors.messages import ChildStarted, OrphansDue, RunStarted, ToKernel, ToRun
+from actors.messages import ChildStarted, OrphansDue, RunStarted, ToKernel
 from actors.messages_ledger import CloseRun, ToLedger
+from actors.messages_run import ToRun
 from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.limits import SESSION_RELOADS_MAX, SESSION_RELOADS_WINDOW_S, SETTLE_WAIT_S
 from maka.contracts.ports import Clock, Timers
@@ -26,7 +27,7 @@ class LiveRun(Struct):
 
     session_id: SessionId
     address: Address[ToRun]
-    children: list[Address[object]] = []
+    children: list[ChildStarted] = []
     waited_until_s: float | None = None
 
 
@@ -51,8 +52,8 @@ class Supervisor:
     def child_started(self, message: ChildStarted) -> None:
         run = self.runs.get(message.run_id)
         if run is not None:
-            run.children = [child for child in run.children if child.is_alive()]
-            run.children.append(message.child)
+            run.children = [each for each in run.children if each.child.is_alive()]
+            run.children.append(message)
 
     def runs_of(self, session_id: SessionId) -> tuple[tuple[RunId, Address[ToRun]], ...]:
         """Return a session's runs that are alive."""
@@ -63,12 +64,20 @@ class Supervisor:
         self.runs.pop(run_id, None)
 
     def run_died(self, session_id: SessionId, run_id: RunId, reason: str) -> None:
-        """Wait for its children, then close the run. Its own clean-up has told them to stop."""
+        """End its children, wait for them, then close the run.
+
+        Its own clean-up has told them already, unless it died without a word; telling them twice does no harm.
+        """
         run = self.runs.get(run_id)
         if run is None or run.waited_until_s is not None:
             return
         self._log.error("run_died", session_id=session_id, run_id=run_id, error_kind=reason)
         run.waited_until_s = self._clock.monotonic_s() + SETTLE_WAIT_S
+        for each in run.children:
+            if each.cancel is None:
+                each.child.stop()
+            else:
+                each.child.tell(each.cancel)
         self.look_after(run_id)
 
     def look_after(self, run_id: RunId) -> None:
@@ -76,7 +85,7 @@ class Supervisor:
         run = self.runs.get(run_id)
         if run is None or run.waited_until_s is None:
             return
-        left = [child for child in run.children if child.is_alive()]
+        left = [each for each in run.children if each.child.is_alive()]
         if left and self._clock.monotonic_s() < run.waited_until_s:
             kernel = self._kernel()
 

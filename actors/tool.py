@@ -10,7 +10,8 @@ from typing import assert_never
 
 from actors.address import Address
 from actors.base import MakaActor
-from actors.messages import FactWanted, Parent, ToolEnded, ToolOutput, ToRun
+from actors.messages import Parent
+from actors.messages_run import FactWanted, ToolEnded, ToolOutput, ToRun
 from actors.messages_work import CancelTool, CommitWanted, Dispatch, Grant, OutputSeen, ResultSeen, ToTool
 from actors.verdicts import ToolAnswer
 from actors.wiring import Ports

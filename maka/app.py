@@ -24,6 +24,7 @@ from actors.ledger import LedgerActor
 from actors.messages import LedgerDied, Recover, Shutdown, Sweep, ToKernel
 from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
+from actors.troupe import Troupe
 from actors.wiring import Ports
 from maka.config import Config, read_key
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
@@ -38,18 +39,24 @@ from maka.edges.logs import LogFile, make_logger
 from maka.edges.openai_chat import OpenAIChat
 from maka.edges.processes import AsyncProcesses
 from maka.edges.redact import Redactor
+from maka.edges.sandbox import find_sandbox
 from maka.edges.timers import ThreadTimers
 from maka.session_manager import SessionManager
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
-from maka.storage.root import acquire_root
+from maka.storage.root import acquire_root, is_owned, unusable
 from maka.tools.files import FileTurns
 from maka.tools.leftovers import TempFiles
+from maka.tools.policy import Ground
 from maka.tools.put_back import PutBackTool
 from maka.tools.registry import builtin_tools
+from maka.tools.survey import ground_of
 
 ACTOR_STOP_TIMEOUT_S = 5.0
+FAILED_POLL_S = 0.25
+"""How soon a failed ledger ends the wait for recovery; its end itself is noticed at once."""
+FAILED = "the ledger failed; start again to see what is durable"
 
 
 class Providers:
@@ -107,18 +114,13 @@ class Host:
         """
         self._closing.close()
         if self.failed.is_set():
-            raise LedgerFailedError("the ledger failed at a commit; start again to see what is durable")
+            raise LedgerFailedError(FAILED)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def spawn(actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
-    """Start an actor on a thread of its own."""
-    return Address(actor.start(*args))
 
 
 def open_host(config: Config) -> Host:
@@ -133,7 +135,7 @@ def open_host(config: Config) -> Host:
         store = LmdbLedger.open(config.state_root)
         stack.callback(store.close)
         secrets = Secrets()
-        sink = LogFile.open(config.state_root / "maka.log")
+        sink = _open_log(config.state_root)
         stack.callback(sink.close)
         log = make_logger(sink, secrets, config.log_level)
         io = IoLoop.start()
@@ -154,16 +156,30 @@ def open_host(config: Config) -> Host:
         ledger: Address[ToLedger] = _start(
             stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep
         )
-        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets))
+        troupe = Troupe()
+        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets), troupe)
         feed = _start_feed(stack, log, store)
         ledger.tell(Follow(to=feed))
+        stack.callback(_stop_troupe, troupe, log)
         kernel: Address[ToKernel] = _start(stack, KernelActor, ports, fatal, ledger, feed)
         over.append(kernel)
-        recovered = _recover(kernel)
+        recovered = _recover(kernel, failed)
         _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log)
-        manager = SessionManager(kernel, feed, ports.ids, failed=failed.is_set)
+        manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set)
         return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
+
+
+def is_running(config: Config) -> bool:
+    """Say whether a living Maka owns the state root: a run that is open without one was interrupted."""
+    return is_owned(config.state_root)
+
+
+def _open_log(root: Path) -> LogFile:
+    try:
+        return LogFile.open(root / "maka.log")
+    except OSError as error:
+        raise unusable(root, error) from None
 
 
 def open_reader(config: Config) -> LmdbReader:
@@ -189,11 +205,13 @@ def _ports(
     store: LmdbLedger,
     blobs: FileBlobs,
     providers: Providers,
+    troupe: Troupe,
 ) -> Ports:
     processes = AsyncProcesses(io)
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
     own_rg = Path(sys.executable).with_name("rg")
-    turns = FileTurns()
+    ground = untouchable(config)
+    turns = FileTurns(ground)
     rg_path = str(own_rg) if own_rg.exists() else which("rg", path=config.child_env.get("PATH"))
     return Ports(
         ids=UuidSource(),
@@ -203,16 +221,35 @@ def _ports(
         reader=store,
         blobs=blobs,
         providers=providers,
-        catalog=builtin_tools(processes, child_env=config.child_env, rg_path=rg_path, turns=turns),
+        catalog=builtin_tools(
+            processes,
+            child_env=config.child_env,
+            rg_path=rg_path,
+            sandbox=find_sandbox(),
+            ground=ground,
+            turns=turns,
+        ),
         undo=PutBackTool(turns, store.blob),
         processes=processes,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
             cwd, config_dir=str(config.config_dir), date=date.today().isoformat(), platform=platform(terse=True)
         ),
-        spawn=spawn,
+        spawn=troupe,
         log=log,
     )
+
+
+def untouchable(config: Config) -> Ground:
+    """Return what no session touches unasked on this machine."""
+    return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""))
+
+
+def own_files(config: Config) -> tuple[str, ...]:
+    """Return what no tool touches: the ledger, the configuration, the files that hold models' keys."""
+    keys = [str(Path(profile.key_file).expanduser()) for profile in config.profiles.values() if profile.key_file]
+    named = [str(config.config_file), *(str(config.config_dir / name) for name in ("AGENTS.md", "CLAUDE.md"))]
+    return (str(config.state_root), *named, *keys)
 
 
 def _start_feed(stack: ExitStack, log: Log, store: LmdbLedger) -> Address[ToFeed]:
@@ -256,10 +293,20 @@ def _stop(ref: pykka.ActorRef[Any]) -> None:
         return
 
 
-def _recover(kernel: Address[ToKernel]) -> int:
+def _stop_troupe(troupe: Troupe, log: Log) -> None:
+    left = troupe.stop_all(ACTOR_STOP_TIMEOUT_S)
+    if left:
+        log.error("actors_left", count=left)
+
+
+def _recover(kernel: Address[ToKernel], failed: Event) -> int:
     reply: OneShot[int] = OneShot()
     kernel.tell(Recover(reply=reply))
-    recovered = reply.wait(RECOVERY_TIMEOUT_S)
+    waited_s = 0.0
+    while (recovered := reply.wait(FAILED_POLL_S)) is None and waited_s < RECOVERY_TIMEOUT_S:
+        waited_s += FAILED_POLL_S
+        if failed.is_set():
+            raise LedgerFailedError(FAILED)
     if recovered is None:
         words = "recovery did not end; look at maka.log in the state root"
         raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))

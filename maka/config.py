@@ -27,6 +27,7 @@ from maka.contracts.model_ports import ModelProfile
 KEY_COMMAND_TIMEOUT_S = 60.0
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _PROFILE_KEYS = tuple(name for name in ModelProfile.__struct_fields__ if name != "name")
 _FILE_KEYS = ("default", "log_level", "models", "waits")
 _ON_RESTART = ("keep", "close")
@@ -181,12 +182,22 @@ def _profile(config_file: Path, name: str, raw: dict[str, Any]) -> ModelProfile:
         profile = msgspec.convert({**raw, "name": name}, ModelProfile)
     except msgspec.ValidationError as error:
         _refuse(f"{where}: {error}")
-    if min(profile.first_event_s, profile.idle_s, profile.context_window or 1, profile.max_output_tokens or 1) < 0:
-        _refuse(f"{where}: times and sizes aren't negative; 0 turns a time limit off")
+    _check_values(profile, where)
     if is_loopback(checked_url(profile.base_url, where)) and "first_event_s" not in raw:
         # Local models think long before their first word.
         profile = msgspec.structs.replace(profile, first_event_s=0.0)
     return profile
+
+
+def _check_values(profile: ModelProfile, where: str) -> None:
+    times_s = (profile.first_event_s, profile.idle_s)
+    sizes = (profile.context_window or 1, profile.max_output_tokens or 1, profile.max_concurrent or 1)
+    if not all(value >= 0 for value in (*times_s, *sizes)):  # not-a-number is neither
+        _refuse(f"{where}: times and sizes aren't negative; 0 turns a time limit off")
+    for name, value in profile.headers.items():
+        # The value isn't shown: it may be a key.
+        if _HEADER_NAME.fullmatch(name) is None or not (value.isascii() and value.isprintable()):
+            _refuse(f"{where}: the header {name!r} can't be sent: a name is of letters, digits and -, a value of ASCII")
 
 
 def checked_url(url: str, where: str) -> str:

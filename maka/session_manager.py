@@ -11,19 +11,31 @@ from threading import Condition
 from typing import Literal, Self, TypeVar
 
 from actors.address import Address, OneShot
-from actors.messages import AnswerWait, CreateSession, SendMessage, StopSession, ToKernel, UndoChanges
+from actors.messages import AnswerWait, CreateSession, SendMessage, SetBoundary, StopSession, ToKernel, UndoChanges
 from actors.messages_ledger import Subscribe, ToFeed, Unsubscribe
 from maka.contracts import commands
-from maka.contracts.commands import AnswerTaken, MessageAccepted, Reply, SessionCreated, StopReceipt, UndoReceipt
+from maka.contracts.boundary import Boundary, Expansion, Profile, Scope
+from maka.contracts.commands import (
+    AnswerTaken,
+    BoundarySet,
+    MessageAccepted,
+    Reply,
+    SessionCreated,
+    StopReceipt,
+    UndoReceipt,
+)
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import CommandId, EventId, IdSource, RunId, SessionId
 from maka.contracts.limits import COMMAND_TIMEOUT_S, SUBSCRIBER_BACKLOG_MAX, UNDO_TIMEOUT_S
+from maka.contracts.ports import LedgerReader
 from maka.contracts.session_events import SessionEvent
+from projections import boundary, inbox, session_index
+from projections.inbox import PendingWait
 
 FAILED_POLL_S = 0.25
 """How soon a failed ledger ends the wait for an answer; answers themselves come at once."""
-R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, UndoReceipt)
+R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet, UndoReceipt)
 
 
 class SubscriptionLostError(Exception):
@@ -87,22 +99,31 @@ class SessionManager:
         self,
         kernel: Address[ToKernel],
         feed: Address[ToFeed],
+        reader: LedgerReader,
         ids: IdSource,
         timeout_s: float = COMMAND_TIMEOUT_S,
         failed: Callable[[], bool] = lambda: False,
     ) -> None:
         self._kernel = kernel
         self._feed = feed
+        self._reader = reader
         self._ids = ids
         self._timeout_s = timeout_s
         self._failed = failed
 
-    def create_session(self, cwd: str, *, title: str | None = None, command_id: str | None = None) -> SessionCreated:
-        """Make a session that works in a directory, which must be readable."""
+    def create_session(
+        self, cwd: str, *, title: str | None = None, boundary: str = "ask", command_id: str | None = None
+    ) -> SessionCreated:
+        """Make a session that works in a directory, which must be readable. `boundary` is its tools' profile."""
         given = os.path.abspath(cwd)
         _check_directory(given)
+        _check_directory(os.path.realpath(given))
         command = commands.CreateSession(
-            command_id=self._command_id(command_id), cwd=given, real_cwd=os.path.realpath(given), title=title
+            command_id=self._command_id(command_id),
+            cwd=given,
+            real_cwd=os.path.realpath(given),
+            title=title and _text(title),
+            boundary=_profile(boundary),
         )
         reply: OneShot[Reply] = OneShot()
         return self._answer(CreateSession(command=command, reply=reply), reply, command.command_id, SessionCreated)
@@ -120,8 +141,8 @@ class SessionManager:
         command = commands.SendMessage(
             command_id=self._command_id(command_id),
             session_id=SessionId(session_id),
-            text=text.encode("utf-8", "replace").decode("utf-8", "replace"),
-            profile=profile,
+            text=_text(text),
+            profile=_text(profile),
             limits=limits or RunLimits(),
         )
         reply: OneShot[Reply] = OneShot()
@@ -129,7 +150,7 @@ class SessionManager:
 
     def stop(self, session_id: str, source: str) -> StopReceipt:
         """End a session's run, whatever it is doing; returns when its end is durable."""
-        command = commands.Stop(session_id=SessionId(session_id), source=source)
+        command = commands.Stop(session_id=SessionId(session_id), source=_text(source))
         reply: OneShot[Reply] = OneShot()
         return self._answer(StopSession(command=command, reply=reply), reply, f"stop {session_id}", StopReceipt)
 
@@ -139,15 +160,20 @@ class SessionManager:
         request_id: str,
         *,
         decision: Literal["allow", "deny"] | None = None,
+        scope: Scope = "session",
         answers: tuple[str | None, ...] | None = None,
         client: str | None = None,
     ) -> AnswerTaken:
-        """Answer what a run waits for; the first answer wins, and a parked run goes on with it."""
+        """Answer what a run waits for; the first answer wins, and a parked run goes on with it.
+
+        A boundary request takes a decision and how long it holds, a question the answers in their order.
+        """
         command = commands.Answer(
             session_id=SessionId(session_id),
             request_id=EventId(request_id),
             client=client,
             decision=decision,
+            scope=scope,
             answers=answers,
         )
         reply: OneShot[Reply] = OneShot()
@@ -178,6 +204,48 @@ class SessionManager:
         message = UndoChanges(command=command, reply=reply)
         return self._answer(message, reply, command.command_id, UndoReceipt, max(self._timeout_s, UNDO_TIMEOUT_S))
 
+    def pending(self) -> list[PendingWait]:
+        """Return every open request of every session, oldest first."""
+        waits: list[PendingWait] = []
+        for data in self._reader.header_bytes():
+            header = session_index.decode(data)
+            if header.waiting:
+                state = inbox.project(self._reader.iter_session(header.session_id))
+                waits += () if state is None else state.waits.values()
+        return sorted(waits, key=lambda wait: wait.position)
+
+    def boundary(self, session_id: str) -> Boundary:
+        """Return what a session's tools may touch, with the fact that each grant came from."""
+        state = boundary.project(self._reader.iter_session(SessionId(session_id)))
+        if state is None:
+            words = f"there is no session {session_id[:64]!r}; `maka sessions` lists them"
+            raise RefusedError(Refusal(code=RefusalCode.UNKNOWN_SESSION, message=words))
+        return state.boundary
+
+    def change_boundary(
+        self,
+        session_id: str,
+        *,
+        profile: str | None = None,
+        grants: Expansion | None = None,
+        scope: Literal["session", "workspace"] = "session",
+        revoked: tuple[str, ...] = (),
+        client: str | None = None,
+        command_id: str | None = None,
+    ) -> BoundarySet:
+        """Change what a session's tools may touch, from their next call on: a person's act, with its own fact."""
+        command = commands.ChangeBoundary(
+            command_id=self._command_id(command_id),
+            session_id=SessionId(session_id),
+            profile=None if profile is None else _profile(profile),
+            grants=grants or Expansion(),
+            scope=scope,
+            revoked=tuple(map(EventId, revoked)),
+            client=client,
+        )
+        reply: OneShot[Reply] = OneShot()
+        return self._answer(SetBoundary(command=command, reply=reply), reply, command.command_id, BoundarySet)
+
     def subscribe(self, session_id: str, *, after_position: int = 0) -> Subscription:
         """Follow a session from after a position; live events come as they happen."""
         subscription = Subscription(self._feed)
@@ -191,7 +259,7 @@ class SessionManager:
 
     def _answer(
         self,
-        message: CreateSession | SendMessage | StopSession | AnswerWait | UndoChanges,
+        message: CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges,
         reply: OneShot[Reply],
         name: str,
         wanted: type[R],
@@ -203,6 +271,8 @@ class SessionManager:
         if answer is None:
             raise OutcomeUnknownError(name)
         if isinstance(answer, Refusal):
+            if answer.code is RefusalCode.OUTCOME_UNKNOWN:
+                raise OutcomeUnknownError(name)
             raise RefusedError(answer)
         assert isinstance(answer, wanted), f"{type(answer).__name__} answers {type(message).__name__}"
         return answer
@@ -219,11 +289,30 @@ def _not_ready() -> Refusal:
     return Refusal(code=RefusalCode.NOT_READY, message="the host isn't running; start it again")
 
 
+def _text(given: str) -> str:
+    """Return a text that can be stored: half characters, which have no bytes, are replaced."""
+    return given.encode("utf-8", "replace").decode()
+
+
 def _check_directory(path: str) -> None:
-    if os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK):
-        return
-    words = "is not a directory" if os.path.exists(path) else "does not exist"
-    if os.path.isdir(path):
+    shown = _text(path)
+    if shown != path:
+        words = "has a name that is no UTF-8"
+    elif not os.path.exists(path):
+        words = "does not exist"
+    elif not os.path.isdir(path):
+        words = "is not a directory"
+    elif not os.access(path, os.R_OK | os.X_OK):
         words = "is not readable"
-    message = f"working directory {path} {words}; name one that you can read"
+    else:
+        return
+    message = f"working directory {shown} {words}; name one that you can read"
     raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))
+
+
+def _profile(name: str) -> Profile:
+    try:
+        return Profile(name)
+    except ValueError:
+        message = f"{name!r} is no boundary; choose one of {', '.join(Profile)}"
+        raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message)) from None

@@ -8,6 +8,9 @@ def main() -> None:
     """Run the command line of this process and exit with its code."""
     import sys
 
+    from maka.cli.output import open_streams
+
+    open_streams()
     from maka.cli.program import run_program
 
     sys.exit(run_program(sys.argv[1:]))

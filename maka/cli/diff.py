@@ -10,6 +10,7 @@ from maka.contracts.commands import CommandChanges
 
 if TYPE_CHECKING:
     from maka.contracts.ports import LedgerReader
+    from maka.tools.policy import Ground
     from projections.changes import Changes
     from projections.segments import Segment
 
@@ -48,20 +49,21 @@ def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
 
     Of a session: what stands of its changes. Of a run: all that it changed. What commands changed is listed only.
     """
-    from maka.app import open_reader
+    from maka.app import open_reader, untouchable
     from maka.cli.changed import command_lines, read_changes, resolved
     from maka.cli.output import note, write, write_json
     from maka.config import load_config
     from projections.changes import by_commands
     from projections.segments import segments
 
-    reader = open_reader(load_config())
+    config = load_config()
+    reader, ground = open_reader(config), untouchable(config)
     found, run_id = read_changes(reader, name)
     wanted = resolved(found, files)
     shown: list[FileDiff] = []
     for path, parts in segments(found, run_id).items():
         if not wanted or path in wanted:
-            shown += _file_diffs(reader, found, parts, run_id)
+            shown += _file_diffs(reader, ground, found, parts, run_id)
     commands = by_commands(found, run_id)
     if as_json:
         write_json(ChangesShown(session_id=found.session_id, run_id=run_id, files=tuple(shown), commands=commands))
@@ -77,7 +79,7 @@ def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
 
 
 def _file_diffs(
-    reader: "LedgerReader", found: "Changes", parts: "tuple[Segment, ...]", run_id: str | None
+    reader: "LedgerReader", ground: "Ground", found: "Changes", parts: "tuple[Segment, ...]", run_id: str | None
 ) -> list[FileDiff]:
     from maka.cli.changed import shown_path
     from maka.contracts.ids import RunId
@@ -85,7 +87,7 @@ def _file_diffs(
     from projections.segments import is_undone
     from projections.undo_plan import shown
 
-    now, data = read_now(found.root, parts[0].path)
+    now, data = read_now(found.root, parts[0].path, ground)
     diffs: list[FileDiff] = []
     for index, part in enumerate(parts):
         notes: list[str] = []

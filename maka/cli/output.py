@@ -17,6 +17,8 @@ import msgspec
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_UNESCAPED = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What JSON needn't escape, although a terminal may act on it."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -51,6 +53,26 @@ def stdout_file() -> IO[str]:
     return cast("IO[str]", Output())
 
 
+def open_streams() -> None:
+    """Put nothing in the place of a standard stream that is closed.
+
+    The next file to be opened would take its number, and what is printed or inherited would go into that file.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def write_said(text: str) -> None:
+    """Write what a model said to stdout: as it is to a pipe, without control characters to a terminal."""
+    write(printable(text) if sys.stdout.isatty() else text)
+
+
 def write(text: str) -> None:
     """Write text to stdout and flush it. Raises OutputClosedError."""
     with _closing():
@@ -66,9 +88,15 @@ def write_json(value: Any) -> None:
 
 def write_line(line: bytes) -> None:
     """Write an encoded line to stdout, at once. Raises OutputClosedError."""
+    if sys.stdout.isatty():
+        line = _UNESCAPED.sub(_escaped, line.decode("utf-8", "replace")).encode()
     with _closing():
         sys.stdout.buffer.write(line + b"\n")
         sys.stdout.flush()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 @contextmanager
@@ -85,6 +113,7 @@ def _closing() -> Generator[None]:
 def note(text: str) -> None:
     """Write a line about what happens to stderr; nobody reading it is no reason to stop."""
     try:
+        text = printable(text) if sys.stderr.isatty() else text
         sys.stderr.buffer.write(text.encode(sys.stderr.encoding or "utf-8", errors="replace") + b"\n")
         sys.stderr.flush()
     except (OSError, ValueError):

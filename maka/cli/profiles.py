@@ -57,6 +57,10 @@ def _unnamed(config: Config, model: str | None, base_url: str | None) -> ModelPr
         if not model:
             _refuse("A provider is set up, but no model: set MAKA_MODEL or add --model NAME.")
         return from_environment
+    if config.profiles:
+        _refuse(
+            f"Which model? Use -m with one of {', '.join(config.profiles)}, or set default in {config.config_file}."
+        )
     names = ", ".join(profile.name for profile in presets())
     _refuse(" ".join([WHAT_TO_SET.format(file=config.config_file, names=names), *_listening()]))
 

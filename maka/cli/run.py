@@ -84,6 +84,8 @@ def execute(options: RunOptions) -> int:
 
     if options.session and options.continue_newest:
         _refuse("--session and --continue exclude each other: one names the session, the other picks it.")
+    if options.timeout_s is not None and not options.timeout_s > 0:  # not-a-number
+        _refuse("--timeout takes a number of seconds above 0.")
     config = load_config()
     profile = choose_profile(config, name=options.profile, model=options.model, base_url=options.base_url)
     real_cwd = checked_folder(options.cwd or ".")
@@ -187,7 +189,13 @@ def _view(config: "Config", options: RunOptions, target: Target, interrupts: "In
 
 def checked_folder(path: str) -> str:
     """Return the real path of a folder that can be read and entered; raises RefusedError for anything else."""
-    real = os.path.realpath(os.path.expanduser(path))
+    try:
+        real = os.path.realpath(os.path.expanduser(path))
+        real.encode()
+    except FileNotFoundError:
+        _refuse("The folder of the shell is gone: change to one that is there, or give --cwd.")
+    except UnicodeEncodeError:
+        _refuse(f"The name of {path!r} is no UTF-8, which the record can't hold: rename it, or give another --cwd.")
     if not os.path.exists(real):
         _refuse(f"There is no folder {path}: create it, or give another --cwd.")
     if not os.path.isdir(real):

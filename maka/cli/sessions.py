@@ -8,18 +8,21 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="One session per line.")
 def sessions(with_archived: bool, as_json: bool) -> None:
     """List the sessions, the newest last."""
-    from maka.app import open_reader
+    import msgspec
+
+    from maka.app import is_running, open_reader
     from maka.cli.names import read_headers
     from maka.cli.output import note, write_json
     from maka.cli.table import write_table
-    from maka.cli.words import moment, verdict
+    from maka.cli.words import INTERRUPTED, honest_status, moment, verdict
     from maka.config import load_config
 
-    headers = read_headers(open_reader(load_config()))
+    config = load_config()
+    headers, owned = read_headers(open_reader(config)), is_running(config)
     shown = [header for header in headers if with_archived or not header.archived]
     if as_json:
         for header in shown:
-            write_json(header)
+            write_json({**msgspec.to_builtins(header), "status": honest_status(header.status, owned=owned)})
         return
     if not shown:
         note('There is no session yet: maka run "what to do" makes one.')
@@ -27,7 +30,7 @@ def sessions(with_archived: bool, as_json: bool) -> None:
     rows = [
         (
             f"#{header.number}",
-            "archived" if header.archived else header.status,
+            "archived" if header.archived else honest_status(header.status, owned=owned),
             verdict(header.last_status or "-", header.last_failure_class, header.last_abort_source),
             str(header.run_count),
             header.model or "-",
@@ -37,4 +40,6 @@ def sessions(with_archived: bool, as_json: bool) -> None:
         )
         for header in shown
     ]
+    if any(honest_status(header.status, owned=owned) == "interrupted" for header in shown):
+        note(INTERRUPTED)
     write_table(("", "status", "last run", "runs", "model", "last activity", "folder", "title"), rows)

@@ -23,7 +23,7 @@ def show(session: str, full: bool, as_json: bool) -> None:
     """Show a session: its conversation, tools and turns."""
     from rich.console import Console
 
-    from maka.app import open_reader
+    from maka.app import is_running, open_reader
     from maka.cli.names import find_session, read_headers
     from maka.cli.output import stdout_file, write_json
     from maka.config import load_config
@@ -41,23 +41,29 @@ def show(session: str, full: bool, as_json: bool) -> None:
         write_json(view)
         return
     console = Console(file=stdout_file(), no_color=config.no_color, highlight=False, markup=False, emoji=False)
-    Page(console, reader, view, full=full).write()
+    Page(console, reader, view, full=full, owned=is_running(config)).write()
 
 
 class Page:
     """A session on its way to the screen."""
 
-    def __init__(self, console: "Console", reader: "LedgerReader", view: "SessionView", *, full: bool) -> None:
+    def __init__(
+        self, console: "Console", reader: "LedgerReader", view: "SessionView", *, full: bool, owned: bool
+    ) -> None:
         self._console = console
         self._reader = reader
         self._view = view
         self._full = full
+        self._owned = owned
 
     def write(self) -> None:
         """Print the header, every turn, and what waits."""
+        from maka.cli import words
+
         header = self._view.header
         archived = " · archived" if header.archived else ""
-        self._line(f"session #{header.number} · {header.cwd} · {header.status}{archived}", "bold")
+        status = words.honest_status(header.status, owned=self._owned)
+        self._line(f"session #{header.number} · {header.cwd} · {status}{archived}", "bold")
         self._line(f"{header.session_id} · through position {self._view.position}", "dim")
         for turn in self._view.turns:
             self._turn(turn)
@@ -119,10 +125,13 @@ class Page:
     def _ending(self, turn: "TurnView") -> None:
         from maka.cli import words
 
-        how = words.verdict(turn.status, turn.failure_class, turn.abort_source)
+        status = words.honest_status(turn.status, owned=self._owned)
+        how = words.verdict(status, turn.failure_class, turn.abort_source)
         parts = [how, words.duration(turn.duration_ms), words.counted(turn.steps, "step"), words.tokens(turn.usage)]
         style = {"completed": "green", "failed": "red", "aborted": "red"}.get(turn.status, "yellow")
         self._line(" · ".join(parts), style)
+        if status == "interrupted":
+            self._line(words.INTERRUPTED, "yellow")
         if turn.error:
             self._line(turn.error, "red")
         if turn.files_changed:

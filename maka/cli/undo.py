@@ -39,22 +39,26 @@ def undo(name: str, dry_run: bool, files: tuple[str, ...], force: bool, as_json:
         reader.close()
     paths = resolved(found, files)
     if dry_run:
-        receipt = _planned(found, run_id, paths, force)
+        receipt = _planned(config, found, run_id, paths, force)
     else:
         receipt = _perform(config, found, run_id, paths, force)
     _write(found, receipt, as_json=as_json, dry_run=dry_run)
     return _exit(receipt, dry_run=dry_run)
 
 
-def _planned(found: "Changes", run_id: str | None, paths: tuple[str, ...], force: bool) -> "UndoReceipt":
+def _planned(
+    config: "Config", found: "Changes", run_id: str | None, paths: tuple[str, ...], force: bool
+) -> "UndoReceipt":
     """Plan as the session would, and say what the files' outcome would be."""
+    from maka.app import untouchable
     from maka.contracts.commands import UndoneFile, UndoReceipt
     from maka.contracts.ids import RunId
-    from maka.tools.put_back import look_at
+    from maka.tools.put_back import read_now
     from projections import changes, undo_plan
 
     run = None if run_id is None else RunId(run_id)
-    now = {path: look_at(found.root, path) for path in undo_plan.candidates(found, run, paths)}
+    ground = untouchable(config)
+    now = {path: read_now(found.root, path, ground)[0] for path in undo_plan.candidates(found, run, paths)}
     plan = undo_plan.plan(found, run, now, files=paths, force=force)
     files = tuple(
         UndoneFile(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from maka.cli import words
 from maka.cli.follow import View
-from maka.cli.output import OutputClosedError, discard_output, note, one_line, write, write_json
+from maka.cli.output import OutputClosedError, discard_output, note, one_line, write_json, write_said
 from maka.contracts.session_events import ErrorEvent, MessageWaiting, Notice, ProviderRetry, RunEnded, SessionEvent
 
 
@@ -40,7 +40,7 @@ class FinalTextView:
 
     def ended(self, ended: RunEnded) -> None:
         if ended.final_text:
-            write(ended.final_text if ended.final_text.endswith("\n") else ended.final_text + "\n")
+            write_said(ended.final_text if ended.final_text.endswith("\n") else ended.final_text + "\n")
         if ended.status != "completed":
             note(f"maka: {words.failure_line(ended, self._error)}")
         else:

@@ -20,7 +20,7 @@ _ADVICE = {
     FailureClass.NETWORK: "is the server there? maka doctor tells",
     FailureClass.PROVIDER_UNAVAILABLE: "try again with --continue",
     FailureClass.TIMEOUT: "try again with --continue, or raise first_event_s or idle_s of the profile",
-    FailureClass.REJECTED: "the provider refused the request: check the model's name",
+    FailureClass.REJECTED: "are the model's name and the base URL right? maka doctor tells",
     FailureClass.TOOL_STEP_CAP_REACHED: "go on with --continue, or raise --max-steps",
     FailureClass.DEADLINE: "go on with --continue, or raise --timeout",
     FailureClass.BUDGET: "go on with --continue",
@@ -94,7 +94,8 @@ def advice(failure_class: str | None) -> str:
 def failure_line(ended: RunEnded, message: str | None) -> str:
     """Return the one line that says why a run didn't complete and what to do."""
     text = f"The run {verdict(ended.status, ended.failure_class, ended.abort_source)}"
-    parts = [text if not message else f"{text}: {one_line(message, 500)}", advice(ended.failure_class)]
+    todo = advice(ended.failure_class)
+    parts = [text if not message else f"{text}: {one_line(message, 500)}", todo[:1].upper() + todo[1:]]
     return ". ".join(part.rstrip(".") for part in parts if part) + "."
 
 
@@ -110,3 +111,11 @@ def receipt_lines(receipt: StopReceipt) -> Sequence[str]:
         return ("Nothing was running.",)
     head = f"Stopped run {receipt.run_id} ({receipt.abort_source or receipt.status}), which was {receipt.was}."
     return (head, *(f"  {call.name}: {call.outcome}" for call in receipt.calls))
+
+
+def honest_status(status: str, *, owned: bool) -> str:
+    """Return a session's or run's status: what the facts call running is interrupted where nobody runs it."""
+    return "interrupted" if status in ("running", "opening") and not owned else status
+
+
+INTERRUPTED = "Maka ended while a run was under way; the next maka run closes it and goes on."

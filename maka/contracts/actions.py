@@ -18,13 +18,15 @@ class BoundaryRequest(Shape, frozen=True, kw_only=True):
 
 
 class BoundaryDecision(Shape, frozen=True, kw_only=True):
-    """A person's answer; the decision fact is the grant."""
+    """A person's answer; the decision fact is the grant. `covers` names other open requests that it would satisfy:
+    they still wait for answers of their own."""
 
     request_id: EventId
     decision: Literal["allow", "deny"]
     scope: Literal["once", "session", "workspace"] = "session"
     revision: int = 0
     client: str | None = None
+    covers: tuple[EventId, ...] = ()
 
 
 class Recovery(Shape, frozen=True, kw_only=True):
@@ -108,12 +110,17 @@ class ToolDispatch(Shape, frozen=True, kw_only=True):
 
 
 class ProcessIdentity(Shape, frozen=True, kw_only=True):
-    """Enough to find a process group again, and to know that the pid wasn't reused. `start_ticks` since boot."""
+    """Enough to find a process group again, and to know that the pid wasn't reused. `start_ticks` since boot.
+
+    `mark` is what the environment of the process and of each descendant holds, so that those that left the group are
+    found as well.
+    """
 
     pid: int
     group: int
     start_ticks: int
     boot_id: str
+    mark: str | None = None
 
 
 class ProcessStarted(Shape, frozen=True, kw_only=True):

@@ -36,6 +36,21 @@ class Expansion(Shape, frozen=True, kw_only=True):
     network: bool = False
 
 
+def covers(wide: Expansion, narrow: Expansion) -> bool:
+    """Say whether one expansion allows all that another one does, by paths alone: they are real and absolute."""
+    if narrow.network and not wide.network:
+        return False
+    return all(any(_entry_covers(one, each) for one in wide.filesystem) for each in narrow.filesystem)
+
+
+def _entry_covers(wide: FileEntry, narrow: FileEntry) -> bool:
+    if narrow.access == "write" and wide.access != "write":
+        return False
+    if wide.scope == "exact":
+        return narrow.scope == "exact" and wide.path == narrow.path
+    return narrow.path == wide.path or narrow.path.startswith(wide.path.rstrip("/") + "/")
+
+
 class CarriedGrant(Shape, frozen=True, kw_only=True):
     """A grant to a workspace, copied into a later session of it; `origin` is the fact that made it."""
 

@@ -4,18 +4,23 @@ from typing import Literal
 
 from msgspec import Struct
 
+from maka.contracts.boundary import Expansion, Profile, Scope
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import Refusal
 from maka.contracts.ids import CallId, CommandId, EventId, MessageId, RunId, SessionId, TurnId
 
 
 class CreateSession(Struct, frozen=True, kw_only=True):
-    """Make a session. `real_cwd` has its links resolved; the caller has checked that it is a readable directory."""
+    """Make a session. `real_cwd` has its links resolved; the caller has checked that it is a readable directory.
+
+    `boundary` is the profile that its tools begin with.
+    """
 
     command_id: CommandId
     cwd: str
     real_cwd: str
     title: str | None = None
+    boundary: Profile = Profile.ASK
 
 
 class SessionCreated(Struct, frozen=True, kw_only=True, tag_field="type", tag="session_created", rename="camel"):
@@ -82,6 +87,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     request_id: EventId
     client: str | None = None
     decision: Literal["allow", "deny"] | None = None
+    scope: Scope = "session"
     answers: tuple[str | None, ...] | None = None
 
 
@@ -152,4 +158,24 @@ class UndoReceipt(Struct, frozen=True, kw_only=True, tag_field="type", tag="undo
     position: int | None = None
 
 
-Reply = SessionCreated | MessageAccepted | StopReceipt | AnswerTaken | UndoReceipt | Refusal
+class ChangeBoundary(Struct, frozen=True, kw_only=True):
+    """A person's change of what a session may touch: a profile, one more grant, or grants taken back."""
+
+    command_id: CommandId
+    session_id: SessionId
+    profile: Profile | None = None
+    grants: Expansion = Expansion()
+    scope: Literal["session", "workspace"] = "session"
+    revoked: tuple[EventId, ...] = ()
+    client: str | None = None
+
+
+class BoundarySet(Struct, frozen=True, kw_only=True, tag_field="type", tag="boundary_set", rename="camel"):
+    """The change is durable: every call from now on is held against it."""
+
+    session_id: SessionId
+    revision: int
+    position: int
+
+
+Reply = SessionCreated | MessageAccepted | StopReceipt | AnswerTaken | BoundarySet | UndoReceipt | Refusal

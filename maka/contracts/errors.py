@@ -38,10 +38,11 @@ class RefusalCode(StrEnum):
     NOT_RUNNING = "not_running"
     WAIT_CLOSED = "wait_closed"
     INTERNAL = "internal"
+    OUTCOME_UNKNOWN = "outcome_unknown"
 
 
 class Refusal(Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"):
-    """A typed no: nothing was changed. `message` is one line that says what to do."""
+    """A typed no: nothing was changed, but for OUTCOME_UNKNOWN. `message` is one line that says what to do."""
 
     code: RefusalCode
     message: str

@@ -141,12 +141,15 @@ class UndoTool(Tool, Protocol):
         ...
 
 
+Asked = BoundaryRequest | UserQuestionRequest
+
+
 @runtime_checkable
 class AskingTool(Protocol):
     """A tool whose answer comes from a person: it isn't dispatched, its request parks the run."""
 
-    def request(self, call: ToolCall, active_ms: int) -> BoundaryRequest | UserQuestionRequest:
-        """Return the request fact; pure. The call's arguments passed the gate."""
+    def prepare(self, call: ToolCall, env: ToolEnv) -> Asked | str:
+        """Return the request, normalised against what is really there, or the text of a refusal. Short file work."""
         ...
 
 
@@ -212,14 +215,17 @@ class Processes(Protocol):
 class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """What a sandboxed process may touch: real, absolute paths. `protected` stays read-only inside what is writable.
 
-    `hidden` isn't even readable: secrets, and the state root.
+    `hidden` folders and `hidden_files` aren't even readable: secrets, and the state root. Of two paths that hold one
+    another the inner one decides. `pinned` folders are writable, but can't be moved away: they hold protected ones.
     """
 
     cwd: str
     writable: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    hidden_files: tuple[str, ...] = ()
     network: bool = False
 
 

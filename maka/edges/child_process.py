@@ -2,9 +2,10 @@
 
 Laws:
 - Nothing of the command runs before `release`; `cancel` before it means `not_started`.
-- Whoever is in the group when the leader has ended is ended too: a foreground call leaves nothing behind. A child may
-  write for a moment after its parent (a `>(tee log)` does), so it has half of PIPE_DRAIN_S before TERM, and as long
-  before KILL.
+- Whoever of the leader's tree is there when it has ended is ended too, also out of its group: a foreground call leaves
+  nothing behind. A child may write for a moment after its parent (a `>(tee log)` does), so one that holds the output
+  has half of PIPE_DRAIN_S before TERM, and all have as long before KILL.
+- The leader is collected last: until then its number is nobody else's.
 - After `ended` nothing comes: the pipes are closed even where a survivor still holds their other ends.
 """
 
@@ -23,11 +24,13 @@ from maka.contracts.limits import (
     TERM_GRACE_S,
 )
 from maka.contracts.tool_ports import ProcessEnd, ProcessListener, ProcessSpec
-from maka.edges.process_tree import POLL_S, Stat, is_alive, related, send
+from maka.edges.process_end import POLL_S, Signalled
+from maka.edges.process_tree import Stat, is_alive, related
 from maka.edges.spawn_gate import GatedProcess, spawn_gated, why_not
 
 READ_BYTES = 64 << 10
 """A pipe's own capacity: one read empties it."""
+FIRST_POLL_S = 0.001
 EAGER_READS = 256
 """How many reads a child that fills its pipe within a pause gets without one: the pauses must not slow it down."""
 
@@ -188,36 +191,38 @@ class ChildProcess:
     async def _leftovers(self, gated: GatedProcess) -> tuple[int, ...]:
         """Empty the pipes after the leader's end, and end whoever it left behind."""
         await self._until(self._drained, PIPE_DRAIN_S / 2)
-        survivors: tuple[int, ...] = ()
-        if _group_exists(gated.pid) or not self._drained():
-            survivors = await self._kill(gated, PIPE_DRAIN_S / 2)
-            await self._until(self._drained, PIPE_DRAIN_S / 2)
+        survivors = await self._kill(gated, PIPE_DRAIN_S / 2)
+        await self._until(self._drained, PIPE_DRAIN_S / 2)
         return survivors
 
     async def _kill(self, gated: GatedProcess, grace_s: float) -> tuple[int, ...]:
-        """TERM, grace, KILL, grace. Returns the pids that are still alive."""
-        known = await self._find(gated)
-        send(gated.pid, known, signal.SIGTERM)
-        if await self._gone(known, grace_s):
-            known = await self._find(gated)
-        if any(is_alive(stat) for stat in known):
-            known = await self._find(gated) or known
-            send(gated.pid, known, signal.SIGKILL)
-            await self._gone(known, KILL_GRACE_S)
+        """TERM, grace, KILL, grace, each until nobody is found. Returns the pids that are still alive."""
+        loop = asyncio.get_running_loop()
+        signalled = Signalled(gated.identity)
+        found: list[Stat] = []
+        for number, time_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_GRACE_S)):
+            deadline = loop.time() + time_s
+            while found := await self._find(gated):
+                signalled.send(found, number)
+                if not await self._gone(found, deadline) or loop.time() >= deadline:
+                    break
+            if not found:
+                break
         await self._until(self._has_exited, POLL_S)
-        return tuple(stat.pid for stat in known if is_alive(stat))
+        return tuple(stat.pid for stat in await self._find(gated)) if found else ()
 
     async def _find(self, gated: GatedProcess) -> list[Stat]:
         inodes = [pipe.inode for pipe in self._pipes if not pipe.closed]
         return await asyncio.to_thread(related, gated.identity, inodes)
 
-    async def _gone(self, known: list[Stat], grace_s: float) -> bool:
+    async def _gone(self, known: list[Stat], deadline: float) -> bool:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + grace_s
+        pause_s = FIRST_POLL_S
         while any(is_alive(stat) for stat in known):
             if loop.time() >= deadline:
                 return False
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, POLL_S)
         return True
 
     async def _until(self, ready: Callable[[], bool], timeout_s: float | None = None) -> bool:
@@ -247,13 +252,16 @@ class ChildProcess:
         except (AttributeError, OSError):  # no Linux, or a container without it: one thread for each child instead
             threading.Thread(target=self._wait, args=(gated,), name="maka-wait", daemon=True).start()
             return
-        asyncio.get_running_loop().add_reader(self._pidfd, lambda: self._on_exit(gated.reap()))
+        asyncio.get_running_loop().add_reader(self._pidfd, lambda: self._on_exit(gated, gated.wait()))
 
     def _wait(self, gated: GatedProcess) -> None:
-        self._io.call_soon(self._on_exit, gated.reap())
+        self._io.call_soon(self._on_exit, gated, gated.wait())
 
-    def _on_exit(self, code: int | None) -> None:
+    def _on_exit(self, gated: GatedProcess, code: int | None) -> None:
         self._unwatch()
+        if self._over:  # it outlived KILL, and has ended after all
+            gated.reap()
+            return
         self._code = code
         self._exited = True
         for pipe in self._pipes:
@@ -270,24 +278,16 @@ class ChildProcess:
         gated.close_gate()
         for pipe in self._pipes:
             pipe.close()
+        if self._exited:
+            gated.reap()
 
     def _abandon(self, gated: GatedProcess) -> None:
         try:
             self._unwatch()
-            self._close(gated)
-            send(gated.pid, related(gated.identity), signal.SIGKILL)
+            Signalled(gated.identity).send(related(gated.identity), signal.SIGKILL)
             if not self._exited:
                 gated.reap_killed()
+            self._close(gated)
         finally:
             if not self._over:
                 self._end(ProcessEnd(cause="unknown" if self._released else "not_started"))
-
-
-def _group_exists(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -1,22 +1,26 @@
-"""What the kernel knows of processes: who is alive, who belongs to a group, who left it. Linux `/proc`, else nothing.
+"""What the kernel knows of processes: who is alive, and who was brought about by a call. Linux `/proc`, else nothing.
 
 Laws: a pid alone names nobody, since it is reused; a pid with its start time does. A zombie counts as dead: whoever
 should reap it may never do so. Where there is no `/proc`, answers are empty and only whole groups can be signalled.
+
+A call's processes are found by what they can't all shed at once: a mark in the environment that each inherits, the
+group and session of the leader, descent from anyone found, and the writing end of the call's output pipes. Not found is
+a process that was orphaned, began a session of its own, let go of its output, and was started with another environment
+(or hides it, as setuid programs and key agents do).
 """
 
 import os
-import signal
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 from msgspec import Struct
 
 from maka.contracts.actions import ProcessIdentity
-from maka.contracts.limits import KILL_GRACE_S, TERM_GRACE_S
 
 PROC = "/proc"
-POLL_S = 0.02
+MARK_VARIABLE = "MAKA_CALL"
+EXEC_S = 0.002
+_READ_BYTES = 64 << 10
 
 
 class Stat(Struct, frozen=True, kw_only=True):
@@ -32,11 +36,9 @@ class Stat(Struct, frozen=True, kw_only=True):
 
 def stat_of(pid: int) -> Stat | None:
     """Return what is known of a pid now; None where there is no such process."""
-    try:
-        with open(f"{PROC}/{pid}/stat", "rb") as file:
-            # The command's name stands in parentheses and may hold anything, so fields count from the last one.
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
+    # The command's name stands in parentheses and may hold anything, so fields count from the last one.
+    fields = (_read(f"{PROC}/{pid}/stat") or b"").rpartition(b")")[2].split()
+    if not fields:
         return None
     return Stat(
         pid=pid,
@@ -48,19 +50,34 @@ def stat_of(pid: int) -> Stat | None:
     )
 
 
+def _read(path: str) -> bytes | None:
+    """Return what a file of `/proc` says, None where it is gone or another user's."""
+    # Not `open`: its buffers and checks double the time, and all processes are read at each stop.
+    data = b""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        while piece := os.read(fd, _READ_BYTES):
+            data += piece
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return data
+
+
 def boot_id() -> str:
     """Return the id of this boot, empty where it can't be known."""
-    try:
-        with open(f"{PROC}/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return (_read(f"{PROC}/sys/kernel/random/boot_id") or b"").decode().strip()
 
 
-def identity_of(pid: int) -> ProcessIdentity:
-    """Name a process that leads its own group."""
+def identity_of(pid: int, mark: str | None = None) -> ProcessIdentity:
+    """Name a process that leads its own group, and the mark that its environment holds."""
     stat = stat_of(pid)
-    return ProcessIdentity(pid=pid, group=pid, start_ticks=stat.start_ticks if stat else 0, boot_id=boot_id())
+    start_ticks = stat.start_ticks if stat else 0
+    return ProcessIdentity(pid=pid, group=pid, start_ticks=start_ticks, boot_id=boot_id(), mark=mark)
 
 
 def is_alive(stat: Stat) -> bool:
@@ -69,36 +86,81 @@ def is_alive(stat: Stat) -> bool:
     return now is not None and now.start_ticks == stat.start_ticks and now.state not in "ZX"
 
 
+class Table:
+    """All processes as they were when this was made. Reads all of `/proc`: not for the I/O thread."""
+
+    def __init__(self) -> None:
+        try:
+            names = os.listdir(PROC)
+        except OSError:
+            names = []
+        read = (stat_of(int(name)) for name in names if name.isdigit())
+        self._stats = {stat.pid: stat for stat in read if stat is not None}
+        self._marks: dict[int, bytes] = {}
+        self._own = os.getpid()
+        self._spared = self._line_of(self._own)
+
+    def related(self, leader: ProcessIdentity, pipes: Sequence[int] = ()) -> list[Stat]:
+        """Return the living processes that a group's leader is or has brought about, as far as they can be found.
+
+        `pipes` are inodes. This process, and those that it descends from, are never among them: a host may have been
+        started by what an earlier one left behind.
+        """
+        # Nobody is older than who began him; this also leaves most of `/proc` unread.
+        stats = [
+            stat
+            for stat in self._stats.values()
+            if stat.start_ticks >= leader.start_ticks and stat.pid not in self._spared
+        ]
+        found = {stat.pid: stat for stat in stats if leader.mark and self._has(stat.pid, leader.mark)}
+        if self._is_ours(leader, found.values()):
+            found.update((stat.pid, stat) for stat in stats if leader.pid in (stat.pid, stat.group, stat.session))
+        for stat in stats if pipes else ():
+            # Our own children may have inherited a pipe in the moment between its making and their exec.
+            if stat.pid not in found and stat.parent != self._own and _writes_to(stat.pid, pipes):
+                found[stat.pid] = stat
+        grew = True
+        while grew:
+            children = [stat for stat in stats if stat.parent in found and stat.pid not in found]
+            found.update((stat.pid, stat) for stat in children)
+            grew = bool(children)
+        return [stat for stat in found.values() if stat.state not in "ZX"]
+
+    def _is_ours(self, leader: ProcessIdentity, marked: Iterable[Stat]) -> bool:
+        """Say whether the leader's number still names its group and session.
+
+        It does while the leader is there, were it as a zombie, and while a marked one is in them: a number isn't
+        given away before its group and session are empty.
+        """
+        now = self._stats.get(leader.pid)
+        if now is not None:
+            return now.start_ticks == leader.start_ticks
+        return any(leader.pid in (stat.group, stat.session) for stat in marked)
+
+    def _line_of(self, pid: int) -> frozenset[int]:
+        line: set[int] = set()
+        while pid in self._stats and pid not in line:
+            line.add(pid)
+            pid = self._stats[pid].parent
+        return frozenset(line)
+
+    def _has(self, pid: int, mark: str) -> bool:
+        if pid not in self._marks:
+            path = f"{PROC}/{pid}/environ"
+            environ = _read(path)
+            if environ == b"":
+                # Either it has none, or it is just becoming another program, and has none for that moment.
+                time.sleep(EXEC_S)
+                environ = _read(path)
+            start = f"{MARK_VARIABLE}=".encode()
+            entries = (environ or b"").split(b"\0")
+            self._marks[pid] = next((entry for entry in entries if entry.startswith(start)), b"")
+        return mark.encode() in self._marks[pid]
+
+
 def related(leader: ProcessIdentity, pipes: Sequence[int] = ()) -> list[Stat]:
-    """Return the living processes that a group's leader is or has brought about, as far as they can be found.
-
-    Found are members of its group and session, their descendants, and, since a process may leave all of these,
-    whoever can write into one of `pipes` (inodes). Reads all of `/proc`: not for the I/O thread.
-    """
-    stats = _all()
-    found = {stat.pid: stat for stat in stats if leader.pid in (stat.pid, stat.group, stat.session)}
-    if leader.pid in found and found[leader.pid].start_ticks != leader.start_ticks:
-        found = {}  # the number was given to someone else: this group isn't ours
-    grew = True
-    while grew:
-        children = [stat for stat in stats if stat.parent in found and stat.pid not in found]
-        found.update((stat.pid, stat) for stat in children)
-        grew = bool(children)
-    own = os.getpid()
-    for stat in stats if pipes else ():
-        # Our own children may have inherited a pipe in the moment between its making and their exec.
-        if stat.pid not in found and own not in (stat.pid, stat.parent) and _writes_to(stat.pid, pipes):
-            found[stat.pid] = stat
-    return [stat for stat in found.values() if stat.state not in "ZX"]
-
-
-def _all() -> list[Stat]:
-    try:
-        names = os.listdir(PROC)
-    except OSError:
-        return []
-    stats = [stat_of(int(name)) for name in names if name.isdigit()]
-    return [stat for stat in stats if stat is not None]
+    """Do as `Table.related`, with a table made now."""
+    return Table().related(leader, pipes)
 
 
 def _writes_to(pid: int, pipes: Sequence[int]) -> bool:
@@ -114,37 +176,3 @@ def _writes_to(pid: int, pipes: Sequence[int]) -> bool:
     except OSError:  # gone meanwhile, or another user's
         return False
     return False
-
-
-def send(leader: int, known: Iterable[Stat], number: signal.Signals) -> None:
-    """Signal the leader's group as a whole, and one by one those that left it. `known` must be fresh."""
-    living = [stat for stat in known if is_alive(stat)]
-    if any(stat.group == leader for stat in living) or not os.path.isdir(PROC):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(leader, number)
-    for stat in living:
-        if stat.group != leader:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(stat.pid, number)
-
-
-def kill_groups(found: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
-    """End the groups that still are what was recorded, and return those that are gone now. Blocks up to 3 s.
-
-    A group whose leader has ended is left alone: its number may be someone else's by now.
-    """
-    boot = boot_id()
-    same = [one for one in found if boot and one.boot_id == boot and _is_leader(one)]
-    known = {one: related(one) for one in same}
-    for number, grace_s in ((signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, KILL_GRACE_S)):
-        for one, stats in known.items():
-            send(one.group, stats, number)
-        deadline = time.monotonic() + grace_s
-        while any(is_alive(stat) for stats in known.values() for stat in stats) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-    return [one for one, stats in known.items() if not any(is_alive(stat) for stat in stats)]
-
-
-def _is_leader(one: ProcessIdentity) -> bool:
-    stat = stat_of(one.pid)
-    return stat is not None and stat.start_ticks == one.start_ticks and stat.group == one.group

@@ -11,7 +11,7 @@ from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import SPAWNS_PER_TICK_MAX
 from maka.contracts.tool_ports import ProcessHandle, ProcessListener, ProcessSpec
 from maka.edges.child_process import ChildProcess, Io
-from maka.edges.process_tree import kill_groups
+from maka.edges.process_end import end_left_over
 
 
 class AsyncProcesses:
@@ -28,8 +28,8 @@ class AsyncProcesses:
         return child
 
     def kill_left_over(self, found: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
-        """End the groups that still are what was recorded. Blocks up to 3 s: not for the I/O thread."""
-        return kill_groups(found)
+        """End what is left of recorded processes. Blocks up to 3 s: not for the I/O thread."""
+        return end_left_over(found)
 
     async def _run(self, child: ChildProcess) -> None:
         while self._spawned_this_turn >= SPAWNS_PER_TICK_MAX:

@@ -1,11 +1,14 @@
 """A process that exists but hasn't begun: a shim waits for one byte, and only then becomes the command.
 
+Laws: the environment is the given one and a mark, by which the command's descendants are found wherever they went.
+
 The gate is the shim's standard input: a byte opens it, an end of file (ours was closed, or our process died) ends the
 shim. `/bin/sh` costs 0.5 ms more than no shim at all, a Python shim 6 ms. It is named by its absolute path and imports
 nothing, so no file of a workspace can stand in for it.
 """
 
 import os
+import secrets
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -13,20 +16,22 @@ from contextlib import suppress
 
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import KILL_GRACE_S
-from maka.edges.process_tree import POLL_S, identity_of
+from maka.edges.process_end import POLL_S
+from maka.edges.process_tree import MARK_VARIABLE, identity_of
 
 SHIM = ("/bin/sh", "-c", 'read -r _ || exit 125; exec "$@" </dev/null', "sh")
+_OUTER_MARKS_CHARS_MAX = 1_024
 
 
 class GatedProcess:
     """A child behind its gate, leader of its own session and group. `stdout` and `stderr` are the caller's to close."""
 
-    def __init__(self, child: "subprocess.Popen[bytes]", gate: int, stdout: int, stderr: int) -> None:
+    def __init__(self, child: "subprocess.Popen[bytes]", mark: str, gate: int, stdout: int, stderr: int) -> None:
         self._child = child
         self._gate: int | None = gate
         self.stdout = stdout
         self.stderr = stderr
-        self.identity: ProcessIdentity = identity_of(child.pid)
+        self.identity: ProcessIdentity = identity_of(child.pid, mark)
 
     @property
     def pid(self) -> int:
@@ -45,11 +50,20 @@ class GatedProcess:
         if gate is not None:
             os.close(gate)
 
-    def reap(self) -> int | None:
-        """Collect an ended child: its exit code, a negative signal number, or None where someone else collected it.
+    def wait(self) -> int | None:
+        """Return an ended child's exit code, a negative signal number, or None where someone else collected it.
 
-        Blocks until the child has ended.
+        Blocks until the child has ended, and leaves it a zombie: so its number names its group until `reap`.
         """
+        try:
+            ended = os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            return None
+        assert ended is not None, "it blocks"
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+    def reap(self) -> int | None:
+        """Collect an ended child; returns as `wait` does, and blocks as it does."""
         try:
             _, status = os.waitpid(self._child.pid, 0)
         except ChildProcessError:
@@ -67,6 +81,7 @@ class GatedProcess:
 
 def spawn_gated(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> GatedProcess:
     """Start the shim in front of a command. Raises OSError or ValueError where that can't be; then nothing is left."""
+    mark = secrets.token_hex(16)
     opened: list[int] = []
     try:
         gate_read, gate_write = _pipe(opened)
@@ -75,7 +90,7 @@ def spawn_gated(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> GatedP
         child = subprocess.Popen(
             [*SHIM, *argv],
             cwd=cwd,
-            env=env,
+            env={**env, MARK_VARIABLE: _marks(env, mark)},
             stdin=gate_read,
             stdout=out_write,
             stderr=err_write,
@@ -89,7 +104,13 @@ def spawn_gated(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> GatedP
         os.close(fd)
     os.set_blocking(out_read, False)
     os.set_blocking(err_read, False)
-    return GatedProcess(child, gate_write, out_read, err_read)
+    return GatedProcess(child, mark, gate_write, out_read, err_read)
+
+
+def _marks(env: Mapping[str, str], mark: str) -> str:
+    """Return the value that marks a command. A host within a call of another one passes that one's mark on."""
+    outer = env.get(MARK_VARIABLE, "")[-_OUTER_MARKS_CHARS_MAX:]
+    return f"{outer}:{mark}" if outer else mark
 
 
 def _pipe(opened: list[int]) -> tuple[int, int]:

@@ -4,6 +4,7 @@ Laws: the map is sized once (a resize breaks every open read transaction); no re
 errors leave this room as ledger errors of one clear line.
 """
 
+import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,15 +14,23 @@ from typing import TypeAlias
 import lmdb
 from msgspec import Struct
 
-from maka.contracts.errors import LedgerError, LedgerFailedError, LedgerFullError, StoreOpenError
+from maka.contracts.errors import (
+    LedgerDamagedError,
+    LedgerError,
+    LedgerFailedError,
+    LedgerFullError,
+    StoreOpenError,
+)
 from maka.contracts.limits import FREE_BYTES_MIN, MAP_BYTES_MAX, READERS_MAX
 from maka.storage.keys import STORE_SCHEMA
-from maka.storage.root import LEDGER_DIR, RootLock, acquire_root, has_store
+from maka.storage.root import DATA_FILE, LEDGER_DIR, RootLock, acquire_root, has_store
 
 __all__ = ["RootLock", "acquire_root"]
 
 MAP_BYTES_LEAST = 1 << 20
 SCHEMA, STORE_ID, EPOCH, HEAD, PROBE = b"schema", b"store_id", b"epoch", b"head", b"probe"
+
+_DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
 
 Database: TypeAlias = "lmdb._Database"
 Snapshot: TypeAlias = "lmdb.Transaction[bytes]"
@@ -64,6 +73,7 @@ def open_environment(
                 max_dbs=len(Databases.__struct_fields__),
             )
             environment.reader_check()
+            _lengthen(root, environment)
             return environment
         except lmdb.MemoryError:
             map_bytes //= 2
@@ -71,6 +81,23 @@ def open_environment(
                 raise StoreOpenError(f"no address space to map the store in {root}: raise the memory limit") from None
         except lmdb.Error as error:
             raise _open_error(root, error) from None
+
+
+def _lengthen(root: Path, environment: lmdb.Environment) -> None:
+    """Give a file that was cut short its length back, as a hole: reading past its end would kill the process.
+
+    What was lost then shows as damage. A whole file may lack pages at its end, too, that no one uses.
+    """
+    wanted = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    path = root / LEDGER_DIR / DATA_FILE
+    try:
+        size = path.stat().st_size
+        if size < wanted:
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), size, wanted - size)
+    except OSError as error:
+        environment.close()
+        raise LedgerDamagedError(f"the file {path} is shorter than it says, and {error.strerror}") from None
 
 
 def open_databases(root: Path, environment: lmdb.Environment, *, write: bool) -> Databases:
@@ -103,9 +130,21 @@ def snapshot_of(environment: lmdb.Environment) -> Generator[Snapshot]:
     except lmdb.ReadersFullError:
         raise LedgerError("every reader slot of the store is taken: close some of the programs that read it") from None
     except lmdb.Error as error:
-        raise LedgerError(f"the store can't be read: {error}") from None
-    with snapshot:
-        yield snapshot
+        raise read_error(environment, error) from None
+    try:
+        with snapshot:
+            yield snapshot
+    except lmdb.BadValsizeError:
+        raise  # about the key that was asked for, not about the store
+    except lmdb.Error as error:
+        raise read_error(environment, error) from None
+
+
+def read_error(environment: lmdb.Environment, error: lmdb.Error) -> LedgerError:
+    """Say what a failed read means: damage of the file itself, or a store that can't be read now."""
+    if isinstance(error, _DAMAGE):
+        return LedgerDamagedError(f"the file in {environment.path()} is damaged ({error}): put a copy in its place")
+    return LedgerError(f"the store can't be read: {error}")
 
 
 def write_error(root: Path, error: lmdb.Error, *, stored_nothing: bool) -> LedgerError:
@@ -132,8 +171,10 @@ def _open_error(root: Path, error: lmdb.Error) -> LedgerError:
     text = str(error)
     if "already open in this process" in text:
         return StoreOpenError(f"the store in {root} is open in this process already: use that handle")
-    if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError | lmdb.CorruptedError):
+    if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError):
+        return LedgerDamagedError(f"the file in {root / LEDGER_DIR} is damaged ({text}): put a copy in its place")
+    if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError):
         return StoreOpenError(f"the file {root / LEDGER_DIR} isn't a ledger that this maka can read: {text}")
     if isinstance(error, lmdb.DiskError):
         return LedgerFullError(f"the disk of {root} is full: free {FREE_BYTES_MIN >> 20} MiB")
-    return StoreOpenError(f"can't open the store in {root}: {text}")
+    return StoreOpenError(f"can't open the store in {root} ({text}): mend its rights, or set another MAKA_HOME")

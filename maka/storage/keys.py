@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from maka.contracts.codec import CodecError, decode
+from maka.contracts.errors import LedgerDamagedError
 from maka.contracts.events import Committed
 from maka.contracts.ids import InvocationId, RunId, SessionId, id_bytes, id_text
 from maka.contracts.ports import KnownCommand, LedgerHead, OpenWork
@@ -143,5 +144,9 @@ def pack_head(head: LedgerHead) -> bytes:
 
 
 def unpack_head(value: bytes | None) -> LedgerHead:
-    """Return the head of a store; a store without events has none."""
-    return LedgerHead(*_HEAD.unpack(value)) if value is not None else GENESIS
+    """Return the head of a store; a store without events has none. Raises LedgerDamagedError where it is none."""
+    if value is None:
+        return GENESIS
+    if len(value) != _HEAD.size:
+        raise LedgerDamagedError(f"the head of the store is {len(value)} bytes that say nothing")
+    return LedgerHead(*_HEAD.unpack(value))

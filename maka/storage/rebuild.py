@@ -5,7 +5,16 @@ from pathlib import Path
 import lmdb
 from msgspec import Struct
 
-from maka.storage.environment import HEAD, Databases, Snapshot, open_databases, open_environment, write_error
+from maka.contracts.errors import LedgerDamagedError
+from maka.storage.environment import (
+    HEAD,
+    Databases,
+    Snapshot,
+    open_databases,
+    open_environment,
+    read_error,
+    write_error,
+)
 from maka.storage.keys import unpack_head
 from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root
@@ -51,8 +60,13 @@ def _rebuild(reader: LmdbReader) -> RebuildReport:
 
             survey = Survey(reader, findings.add, mend)
             head = unpack_head(transaction.get(HEAD, db=reader.databases.meta))
+            if not head.position and transaction.stat(reader.databases.events)["entries"]:
+                # Every row would be one too many, and nothing could be read any more.
+                raise LedgerDamagedError("the store has facts but its head is lost: nothing was rebuilt")
             survey.walk(transaction, 1, head.position)
             survey.finish(transaction, head)
+    except (lmdb.CorruptedError, lmdb.PageNotFoundError) as error:
+        raise read_error(reader.environment, error) from None
     except lmdb.Error as error:
         raise write_error(reader.root, error, stored_nothing=True) from None
     return RebuildReport(changed=changed, problem_count=findings.count, problems=tuple(findings.problems))

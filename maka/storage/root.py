@@ -55,25 +55,34 @@ def acquire_root(root: Path) -> RootLock:
         _check_ours(root)
         lock = RootLock(root, _locked(root))
     except OSError as error:
-        raise _unusable(root, error) from None
+        raise unusable(root, error) from None
     try:
         _prepare(root)
     except OSError as error:
         lock.close()
-        raise _unusable(root, error) from None
+        raise unusable(root, error) from None
     _let_go_in_children(lock)
     return lock
 
 
 def has_store(root: Path) -> bool:
-    """Say whether a ledger was ever begun in a state root."""
-    return (root / LEDGER_DIR / DATA_FILE).is_file()
+    """Say whether a ledger was ever begun in a state root; a file without a byte is what a cut start leaves."""
+    path = root / LEDGER_DIR / DATA_FILE
+    try:
+        return path.is_file() and path.stat().st_size > 0
+    except OSError as error:
+        raise unusable(root, error) from None
 
 
-def _unusable(root: Path, error: OSError) -> LedgerError:
+def unusable(root: Path, error: OSError) -> LedgerError:
+    """Say what the system's refusal of something in a state root means."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return LedgerFullError(f"the disk of {root} is full: free {FREE_BYTES_MIN >> 20} MiB")
-    return StoreOpenError(f"can't use {root} as the state root: {error.strerror or error}")
+    in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
+    why = "a file is in its place" if in_the_way else error.strerror or str(error)
+    if error.filename is not None and root in Path(error.filename).parents:
+        return StoreOpenError(f"can't use {error.filename} ({why}): mend its rights, or set another MAKA_HOME")
+    return StoreOpenError(f"can't use {root} as the state root ({why}): set MAKA_HOME to a folder of your own")
 
 
 def _check_ours(root: Path) -> None:
@@ -106,6 +115,31 @@ def _locked(root: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
+
+
+def is_owned(root: Path) -> bool:
+    """Say whether a living process owns a root, without a lock of our own: that could keep an owner out."""
+    try:
+        info = os.stat(root / LOCK_FILE)
+    except OSError:
+        return False
+    name = f":{info.st_ino}"
+    try:
+        lines = Path("/proc/locks").read_text("ascii", "replace").splitlines()
+    except OSError:  # no such list on this system: a shared lock for a moment tells
+        return _lock_is_taken(root / LOCK_FILE)
+    return any("FLOCK" in line and any(word.endswith(name) for word in line.split()) for line in lines)
+
+
+def _lock_is_taken(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _holder(root: Path) -> str:

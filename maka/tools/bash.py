@@ -1,27 +1,36 @@
 """Bash: run a command in the workspace and tell how it went.
 
-Laws: standard input is closed, the environment is exactly the one given, the working directory is the workspace. What
-the command leaves running in its group, its session, or at its output pipe is ended with it: nothing of a foreground
-call outlives it.
+Laws:
+- A command runs inside the sandbox, held to its session's boundary; where there is no sandbox it doesn't run. Only a
+  session whose profile is bypass runs it as it is.
+- Standard input is closed, the environment is exactly the one given, the working directory is the workspace. What the
+  command leaves running in its group, its session, or at its output pipe is ended with it: nothing of a foreground call
+  outlives it.
 """
 
 import signal
 from collections.abc import Callable, Mapping
 
 from maka.contracts.actions import RecoveryMode
+from maka.contracts.boundary import Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import BASH_TIMEOUT_MAX_S, BASH_TIMEOUT_S
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import (
+    BoundaryNeed,
     ProcessEnd,
     Processes,
     ProcessSpec,
+    Sandbox,
     ToolCall,
     ToolEnv,
     ToolListener,
     ToolResult,
 )
+from maka.tools.boundary import boundary_of, refusal_text
+from maka.tools.inside import Inside
 from maka.tools.output import CommandOutput
+from maka.tools.policy import Ground
 from maka.tools.results import error, no_effect, with_footer
 from maka.tools.spawned import SpawnedCall
 
@@ -30,7 +39,8 @@ SPEC = ToolSpec(
     description=(
         "Run a shell command in the workspace and return its output (stdout and stderr together) and exit code. Input "
         "is closed: nothing can be typed. Background processes are ended when the command ends. Long output keeps its "
-        "beginning and end. Prefer Read, Edit, Glob and Grep for what they do."
+        "beginning and end. It runs in a sandbox: the workspace is writable, the rest read-only, there is no network, "
+        "and /tmp is empty at each call. Prefer Read, Edit, Glob and Grep for what they do."
     ),
     parameters={
         "type": "object",
@@ -52,10 +62,14 @@ SPEC = ToolSpec(
 class BashTool:
     """The tool Bash. `shell` is an absolute path; `child_env` is all that a command sees of the environment."""
 
-    def __init__(self, processes: Processes, shell: str, child_env: Mapping[str, str]) -> None:
+    def __init__(
+        self, processes: Processes, shell: str, child_env: Mapping[str, str], sandbox: Sandbox, ground: Ground
+    ) -> None:
         self._processes = processes
         self._shell = shell
         self._child_env = dict(child_env)
+        self._sandbox = sandbox
+        self._ground = ground
 
     @property
     def spec(self) -> ToolSpec:
@@ -70,25 +84,41 @@ class BashTool:
         return False
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
-        """Spawn and return; everything else happens on the I/O thread."""
+        """Look at the workspace, spawn and return; everything else happens on the I/O thread."""
         command = str(call.args["command"])
         if "\0" in command:
             listener.ended(error("the command holds a NUL byte, which no process can be given: remove it"))
             return no_effect
         timeout_s = min(int(call.args.get("timeout_ms", BASH_TIMEOUT_S * 1000)) / 1000, BASH_TIMEOUT_MAX_S)
+        boundary = boundary_of(env)
+        argv: tuple[str, ...] = (self._shell, "-c", command)
+        inside: Inside | None = None
+        if boundary.profile is not Profile.BYPASS:
+            if self._sandbox.missing is not None:
+                listener.ended(_no_sandbox(self._sandbox.missing))
+                return no_effect
+            inside = Inside(boundary, self._ground)
+            argv = self._sandbox.wrap(argv, inside.policy(env.cwd))
         output = CommandOutput(listener.output)
 
         def finish(end: ProcessEnd) -> ToolResult:
             output.close()
-            return _result(output, end, timeout_s)
+            result = _result(output, end, timeout_s, inside is not None)
+            return result if inside is None else inside.settled(result)
 
-        spec = ProcessSpec(argv=(self._shell, "-c", command), cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
+        spec = ProcessSpec(argv=argv, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
         return SpawnedCall(listener, command, output.take, finish).start(self._processes, spec)
 
 
-def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float) -> ToolResult:
+def _no_sandbox(missing: str) -> ToolResult:
+    need = BoundaryNeed(expansion=None, reason=missing)
+    text = refusal_text(need, "No command was run: there is no sandbox on this machine.")
+    return ToolResult(outcome=Outcome.REFUSED, text=text, need=need)
+
+
+def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float, boxed: bool) -> ToolResult:
     text, whole = output.for_model()
-    outcome, note = _verdict(end, timeout_s)
+    outcome, note = _verdict(end, timeout_s, boxed)
     if end.survivors:
         pids = ", ".join(str(pid) for pid in end.survivors)
         note += f"; these processes could not be ended and may still run: {pids}"
@@ -101,7 +131,7 @@ def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float) -> ToolRes
     return ToolResult(outcome=outcome, text=text, whole=whole, exit_code=exit_code)
 
 
-def _verdict(end: ProcessEnd, timeout_s: float) -> tuple[Outcome, str]:
+def _verdict(end: ProcessEnd, timeout_s: float, boxed: bool) -> tuple[Outcome, str]:
     if end.cause == "timeout":
         return Outcome.TIMEOUT, f"timed out after {timeout_s:g} s and was ended; above is what it printed until then"
     if end.cause == "cancelled":
@@ -110,7 +140,11 @@ def _verdict(end: ProcessEnd, timeout_s: float) -> tuple[Outcome, str]:
         return Outcome.OUTCOME_UNKNOWN, "how the command ended is not known; check its effects before repeating it"
     if end.signal is not None:
         return Outcome.ERROR, f"killed by signal {end.signal} ({_signal_name(end.signal)})"
-    return (Outcome.OK, "") if end.exit_code == 0 else (Outcome.ERROR, f"exit code {end.exit_code}")
+    code = end.exit_code or 0
+    if boxed and 128 < code < 128 + signal.SIGRTMIN:
+        # A sandbox's own init ends as a shell does that tells of a killed child.
+        return Outcome.ERROR, f"exit code {code}, as of signal {code - 128} ({_signal_name(code - 128)})"
+    return (Outcome.OK, "") if code == 0 else (Outcome.ERROR, f"exit code {code}")
 
 
 def _signal_name(number: int) -> str:

@@ -1,9 +1,9 @@
-"""Where file tools may go: the workspace, by real path. Dots, links and absolute paths are followed, then judged.
+"""Where file tools may go, by real path: what the session's boundary allows, and nothing that turns into a link.
 
 Laws:
-- A path is resolved as the kernel would (links first, then dots) and must lie inside the real workspace.
-- Files are then opened step by step from a descriptor of the workspace's root, never following a link: a folder that
-  is swapped for a link between the check and the use makes the call fail, not escape.
+- A path is resolved as the kernel would (links first, then dots), and what it really is must be allowed.
+- Files are then opened step by step from the root folder's descriptor, never following a link: a folder that is
+  swapped for a link between the check and the use makes the call fail, not escape.
 - Opening never blocks: a pipe or a device is refused without waiting for it.
 """
 
@@ -12,20 +12,47 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
+import msgspec
 from msgspec import Struct
 
+from maka.contracts.boundary import Boundary
+from maka.contracts.content import Outcome
 from maka.contracts.limits import PATH_BYTES_MAX
+from maka.contracts.tool_ports import BoundaryNeed, ToolEnv, ToolResult
+from maka.tools.policy import Access, Ground, is_under, judge, needed
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Only Linux can hold a folder that it isn't allowed to list.
+_STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 class PathError(Exception):
     """A path that can't be used; the message is for the model and says what to do."""
 
+    @property
+    def result(self) -> ToolResult:
+        """The call's result."""
+        return ToolResult(outcome=Outcome.ERROR, text=str(self))
+
+
+class OutsideError(PathError):
+    """A path that the session's boundary doesn't allow; `need` is what would."""
+
+    def __init__(self, need: BoundaryNeed, what: str) -> None:
+        super().__init__(refusal_text(need, what))
+        self.need = need
+
+    @property
+    def result(self) -> ToolResult:
+        return ToolResult(outcome=Outcome.REFUSED, text=str(self), need=self.need)
+
 
 class Place(Struct, frozen=True, kw_only=True):
-    """A path inside the workspace: `root` and `real` have no links, `parts` lead from one to the other."""
+    """A path that may be used: `real` has no links, `parts` lead to it from the root folder, `root` is the workspace.
+
+    `shown` is relative to the workspace, or absolute where the path lies outside of it.
+    """
 
     root: str
     real: str
@@ -34,11 +61,63 @@ class Place(Struct, frozen=True, kw_only=True):
 
     @property
     def is_root(self) -> bool:
-        return not self.parts
+        return self.real == self.root
 
 
-def locate(cwd: str, path: str) -> Place:
-    """Resolve what a model calls a path. Raises PathError for one that is unusable or lies outside the workspace."""
+def refusal_text(need: BoundaryNeed, what: str) -> str:
+    """Return a refusal as the model reads it: one line of JSON, then what to do."""
+    if need.expansion is None:
+        head = {"error": "requires_bypass", "reason": need.reason}
+        then = "No expansion of the boundary allows this; only a person can, by giving the session the profile bypass."
+    else:
+        expansion = msgspec.to_builtins(need.expansion)
+        head = {"error": "sandbox_boundary_required", "reason": need.reason, "expansion": expansion}
+        then = "Do without it, or ask for exactly this expansion with request_sandbox_boundary and then call again."
+    return f"{what}\n{msgspec.json.encode(head).decode()}\n{then}"
+
+
+def boundary_of(env: ToolEnv) -> Boundary:
+    """Return a call's boundary; where it names no workspace, that is the call's directory."""
+    if env.boundary.workspace:
+        return env.boundary
+    return msgspec.structs.replace(env.boundary, workspace=os.path.realpath(env.cwd))
+
+
+def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
+    """Resolve what a model calls a path. Raises PathError for one that is unusable, OutsideError for one too far."""
+    boundary = boundary_of(env)
+    real = resolved(path, env.cwd)
+    root = boundary.workspace
+    if (need := judge(boundary, real, access, ground)) is not None:
+        if need.expansion is not None and os.path.isdir(real):
+            need = BoundaryNeed(expansion=needed(real, access, "subtree"), reason=need.reason)
+        raise OutsideError(need, _too_far(path, real, access, root))
+    if access == "write":
+        _may_make_folders(boundary, path, real, ground)
+    shown = os.path.relpath(real, root) if is_under(real, root) else real
+    return Place(root=root, real=real, parts=tuple(part for part in real.split("/") if part), shown=shown)
+
+
+def _too_far(path: str, real: str, access: Access, root: str) -> str:
+    where = "is inside" if is_under(real, root) else "is outside"
+    return (
+        f"{path} can't be {'read' if access == 'read' else 'changed'}: it is {real}, which {where} the workspace {root}"
+    )
+
+
+def _may_make_folders(boundary: Boundary, path: str, real: str, ground: Ground) -> None:
+    """Refuse a file whose missing folders would lie where only the file itself was granted."""
+    folder = os.path.dirname(real)
+    missing = ""
+    while not os.path.lexists(folder):
+        missing, folder = folder, os.path.dirname(folder)
+    if missing and (need := judge(boundary, missing, "write", ground)) is not None:
+        wider = BoundaryNeed(expansion=need.expansion and needed(folder, "write", "subtree"), reason=need.reason)
+        raise OutsideError(wider, _too_far(path, missing, "write", boundary.workspace))
+
+
+def resolved(path: str, cwd: str) -> str:
+    """Return the real path, links and dots followed as the kernel would. Raises PathError for what is no path."""
     if "\0" in path:
         raise PathError("the path holds a NUL byte: give a plain path")
     if not path:
@@ -49,25 +128,23 @@ def locate(cwd: str, path: str) -> Place:
         raise PathError("the path holds characters that can't be encoded") from None
     if size > PATH_BYTES_MAX or any(len(os.fsencode(part)) > 255 for part in path.split("/")):
         raise PathError(f"the path is too long ({size} bytes)")
-    root = os.path.realpath(cwd)
-    real = os.path.realpath(os.path.join(root, path))
-    if real != root and not real.startswith(root.rstrip("/") + "/"):
-        raise PathError(f"{path} is outside the workspace (it is {real}); only paths inside {root} can be used")
-    inner = os.path.relpath(real, root)
-    parts = () if inner == "." else tuple(inner.split("/"))
-    return Place(root=root, real=real, parts=parts, shown=inner)
+    return os.path.realpath(os.path.join(os.path.realpath(cwd), path))
 
 
 @contextmanager
 def parent_of(place: Place, *, create: bool = False) -> Generator[int]:
-    """Open the folder that holds a place, link by link; with `create`, missing folders are made. Raises PathError."""
-    fd = _root(place)
+    """Open the folder that holds a place, step by step; with `create`, missing folders are made. Raises PathError."""
+    steps = place.parts[:-1]
+    fd = os.open("/", _STEP if steps else _FOLDER)
     try:
-        for part in place.parts[:-1]:
+        for at, part in enumerate(steps):
             if create:
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=fd)
-            inner = os.open(part, _FOLDER, dir_fd=fd)
+            try:
+                inner = os.open(part, _FOLDER if at == len(steps) - 1 else _STEP, dir_fd=fd)
+            except NotADirectoryError:
+                raise _changed_or_no_folder(place, part, fd) from None
             os.close(fd)
             fd = inner
         yield fd
@@ -75,24 +152,27 @@ def parent_of(place: Place, *, create: bool = False) -> Generator[int]:
         os.close(fd)
 
 
-def _root(place: Place) -> int:
-    try:
-        return os.open(place.root, _FOLDER)
-    except OSError as error:
-        raise PathError(f"the workspace {place.root} can't be opened: {error.strerror}") from None
+def _changed_or_no_folder(place: Place, part: str, fd: int) -> OSError | PathError:
+    with suppress(OSError):
+        if stat.S_ISLNK(os.stat(part, dir_fd=fd, follow_symlinks=False).st_mode):
+            return PathError(f"path_changed: {part} in {place.shown} turned into a link while it was opened: try again")
+    return NotADirectoryError(f"{part} is no directory")
 
 
 @contextmanager
 def opened(place: Place, folder: int) -> Generator[tuple[int, os.stat_result]]:
     """Open a regular file for reading, without blocking. Raises PathError, FileNotFoundError and other OSErrors."""
-    if place.is_root:
+    if place.is_root or not place.parts:
         raise PathError("this is the workspace itself, a directory: use Glob to list files")
     name = place.parts[-1]
-    _must_be_file(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
+    before = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    _must_be_file(before, place)
     fd = os.open(name, _READ, dir_fd=folder)
     try:
         info = os.fstat(fd)
         _must_be_file(info, place)
+        if (before.st_dev, before.st_ino) != (info.st_dev, info.st_ino):
+            raise PathError(f"path_changed: {place.shown} was replaced while it was opened: try again")
         yield fd, info
     finally:
         os.close(fd)
@@ -102,7 +182,7 @@ def _must_be_file(info: os.stat_result, place: Place) -> None:
     if stat.S_ISDIR(info.st_mode):
         raise PathError(f"{place.shown} is a directory: use Glob to list files")
     if stat.S_ISLNK(info.st_mode):
-        raise PathError(f"{place.shown} turned into a link while it was opened: try again")
+        raise PathError(f"path_changed: {place.shown} turned into a link while it was opened: try again")
     if not stat.S_ISREG(info.st_mode):
         raise PathError(f"{place.shown} is not a regular file (a pipe, socket or device)")
 

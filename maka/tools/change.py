@@ -20,7 +20,6 @@ from maka.tools.boundary import PathError, Place, locate
 from maka.tools.diffs import unified
 from maka.tools.files import Before, FileTurns, look, remove, replace
 from maka.tools.leftovers import temp_name
-from maka.tools.results import error
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -58,9 +57,9 @@ class Change:
     def start(self) -> Callable[[], None]:
         """Begin when the file is free; returns the cancel function."""
         try:
-            place = locate(self._env.cwd, str(self._call.args["path"]))
+            place = locate(self._env, str(self._call.args["path"]), "write", self._turns.ground)
         except PathError as refusal:
-            self._settle(error(str(refusal)))
+            self._settle(refusal.result)
             return self.cancel
         self._place = place
         self._turns.take(place.real, lambda: self._begin(place))
@@ -80,7 +79,7 @@ class Change:
             before = look(place, BLOB_BYTES_MAX)
             plan = self._decide(place, before)
         except PathError as refusal:
-            self._settle(error(str(refusal)))
+            self._settle(refusal.result)
             return
         except BaseException:
             self._let_go()  # a bug of ours must not keep the file from everyone else
@@ -120,7 +119,7 @@ class Change:
             text = f"{plan.verb} {place.shown} ({diff.counts}){plan.detail}"
             result = self._result(place, plan, text, diff.text)
         except PathError as refusal:
-            result = error(str(refusal))
+            result = refusal.result
         finally:
             self._let_go()
         self._listener.ended(result)

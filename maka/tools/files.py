@@ -3,7 +3,8 @@
 Laws:
 - The new content goes to a temp file beside the target, is fsynced, and takes the target's place by one rename: after
   a crash or on a full disk the old file is whole, and so are its mode and, where allowed, its owner.
-- A file that changed since it was looked at is left as it is.
+- A file that changed since it was looked at is left as it is, and so is one whose folder was swapped: the device and
+  inode of both are compared before the rename, and the path is walked once more after it.
 - Changes of one file take turns, in the order in which they were asked for.
 """
 
@@ -16,33 +17,52 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from maka.contracts.content import Outcome
 from maka.contracts.ids import SessionId
 from maka.contracts.limits import FILES_REMEMBERED_MAX
+from maka.contracts.tool_ports import ToolResult
 from maka.tools.boundary import PathError, Place, explain, opened, parent_of
+from maka.tools.policy import Ground
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+class LostError(PathError):
+    """A file that was written and then was moved away by someone else: what became of it isn't known."""
+
+    @property
+    def result(self) -> ToolResult:
+        return ToolResult(outcome=Outcome.OUTCOME_UNKNOWN, text=str(self))
+
+
 class Before(Struct, frozen=True, kw_only=True):
-    """A file as it was looked at; `data` and `info` are None where there is none."""
+    """A file as it was looked at; `data` and `info` are None where there is none, `folder` where that isn't there."""
 
     data: bytes | None
     info: os.stat_result | None
+    folder: tuple[int, int] | None = None
 
 
 def look(place: Place, bytes_max: int) -> Before:
     """Read a file that is to be changed. Raises PathError, also where it isn't writable or larger than `bytes_max`."""
+    identity: tuple[int, int] | None = None
     try:
-        with parent_of(place) as folder, opened(place, folder) as (fd, info):
-            if not os.access(place.parts[-1], os.W_OK, dir_fd=folder):
-                raise PathError(f"{place.shown} is read-only: ask the person, or change its mode first")
-            if info.st_size > bytes_max:
-                raise PathError(f"{place.shown} has {info.st_size} bytes, which is more than {bytes_max}: too large")
-            return Before(data=read_all(fd, info.st_size), info=info)
+        with parent_of(place) as folder:
+            identity = _identity(os.fstat(folder))
+            return _looked_at(place, folder, identity, bytes_max)
     except FileNotFoundError:
-        return Before(data=None, info=None)
+        return Before(data=None, info=None, folder=identity)
     except OSError as error:
         raise PathError(explain(error, place)) from None
+
+
+def _looked_at(place: Place, folder: int, identity: tuple[int, int], bytes_max: int) -> Before:
+    with opened(place, folder) as (fd, info):
+        if not os.access(place.parts[-1], os.W_OK, dir_fd=folder):
+            raise PathError(f"{place.shown} is read-only: ask the person, or change its mode first")
+        if info.st_size > bytes_max:
+            raise PathError(f"{place.shown} has {info.st_size} bytes, which is more than {bytes_max}: too large")
+        return Before(data=read_all(fd, info.st_size), info=info, folder=identity)
 
 
 def read_all(fd: int, size: int) -> bytes:
@@ -61,8 +81,12 @@ def replace(place: Place, before: Before, data: bytes, temp_name: str, mode: int
     """
     try:
         with parent_of(place, create=before.info is None) as folder:
+            if before.folder not in (None, _identity(os.fstat(folder))):
+                raise PathError(
+                    f"path_changed: nothing was changed: the folder of {place.shown} was swapped. Try again"
+                )
             try:
-                _write_temp(folder, temp_name, data, before.info, mode)
+                written = _write_temp(folder, temp_name, data, before.info, mode)
                 _still_the_same(place, folder, before)
                 os.replace(temp_name, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -73,12 +97,17 @@ def replace(place: Place, before: Before, data: bytes, temp_name: str, mode: int
                 os.fsync(folder)
     except OSError as error:
         raise PathError(f"nothing was changed: {explain(error, place)}") from None
+    _must_be_there(place, written)
 
 
 def remove(place: Place, before: Before) -> None:
     """Remove a file that was looked at. Raises PathError; then it is untouched."""
     try:
         with parent_of(place) as folder:
+            if before.folder != _identity(os.fstat(folder)):
+                raise PathError(
+                    f"path_changed: nothing was changed: the folder of {place.shown} was swapped. Try again"
+                )
             _still_the_same(place, folder, before)
             os.unlink(place.parts[-1], dir_fd=folder)
             with suppress(OSError):
@@ -87,7 +116,22 @@ def remove(place: Place, before: Before) -> None:
         raise PathError(f"nothing was changed: {explain(error, place)}") from None
 
 
-def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None, mode: int | None) -> None:
+def _must_be_there(place: Place, written: tuple[int, int]) -> None:
+    """Walk to the file once more. Raises LostError where something else stands there now."""
+    try:
+        with parent_of(place) as folder:
+            found = _identity(os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False))
+    except (OSError, PathError):
+        found = None
+    if found != written:
+        raise LostError(f"path_changed: {place.shown} was written, but isn't there any more: something moved it. Look")
+
+
+def _identity(info: os.stat_result) -> tuple[int, int]:
+    return info.st_dev, info.st_ino
+
+
+def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None, mode: int | None) -> tuple[int, int]:
     fd = os.open(name, _NEW, 0o666 if mode is None else 0o600, dir_fd=folder)
     try:
         view = memoryview(data)
@@ -101,6 +145,7 @@ def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None
         elif mode is not None:
             os.fchmod(fd, mode & 0o777)
         os.fsync(fd)
+        return _identity(os.fstat(fd))
     finally:
         os.close(fd)
 
@@ -111,7 +156,8 @@ def _still_the_same(place: Place, folder: int, before: Before) -> None:
     except FileNotFoundError:
         now = None
     if _stamp(now) != _stamp(before.info):
-        raise PathError(f"nothing was changed: {place.shown} was changed by someone else meanwhile. Read it again")
+        words = f"path_changed: nothing was changed: {place.shown} was changed by someone else meanwhile. Read it again"
+        raise PathError(words)
 
 
 def _stamp(info: os.stat_result | None) -> tuple[int, ...] | None:
@@ -121,9 +167,13 @@ def _stamp(info: os.stat_result | None) -> tuple[int, ...] | None:
 
 
 class FileTurns:
-    """Whose turn it is to change a file, and what each session last wrote there. Any thread."""
+    """Whose turn it is to change a file, and what each session last wrote there. Any thread.
 
-    def __init__(self) -> None:
+    `ground` is what no session may touch without being granted it.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
         self._lock = threading.Lock()
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
         self._written: OrderedDict[tuple[SessionId, str], str] = OrderedDict()

@@ -10,7 +10,7 @@ from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
 from maka.tools.boundary import PathError
 from maka.tools.glob_match import PatternError, checked, compiled
 from maka.tools.results import error, no_effect
-from maka.tools.search import Ripgrep, Search, search_root
+from maka.tools.search import Ripgrep, Search
 
 SPEC = ToolSpec(
     name="Glob",
@@ -53,10 +53,13 @@ class GlobTool:
         """Spawn and return; names are matched here and not by ripgrep, whose patterns would override ignore rules."""
         try:
             wanted = compiled(checked(str(call.args["pattern"])))
-            place = search_root(env, call.args.get("path"))
+            place = self._ripgrep.place(env, call.args.get("path"))
             if not os.path.isdir(place.real):
                 raise PathError(f"{place.shown} is not a directory: search in a directory that exists")
-        except (PathError, PatternError) as refusal:
+        except PathError as refusal:
+            listener.ended(refusal.result)
+            return no_effect
+        except PatternError as refusal:
             listener.ended(error(str(refusal)))
             return no_effect
         if self._ripgrep.path is None:
@@ -67,4 +70,4 @@ class GlobTool:
         def keep(record: str) -> str | None:
             return prefix + record if wanted.fullmatch(record) else None
 
-        return Search(listener, b"\0", keep, GLOB_RESULTS_MAX).start(self._ripgrep, place.real, ("--files", "--null"))
+        return Search(listener, b"\0", keep, GLOB_RESULTS_MAX).start(self._ripgrep, env, place.real, ("--files", "--null"))

@@ -10,7 +10,7 @@ from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
 from maka.tools.boundary import PathError, Place
 from maka.tools.glob_match import PatternError, checked, compiled
 from maka.tools.results import error, no_effect
-from maka.tools.search import Keep, Ripgrep, Search, search_root
+from maka.tools.search import Keep, Ripgrep, Search
 
 SPEC = ToolSpec(
     name="Grep",
@@ -53,13 +53,16 @@ class GrepTool:
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Spawn and return."""
         try:
-            place = search_root(env, call.args.get("path"))
+            place = self._ripgrep.place(env, call.args.get("path"))
             if not os.path.exists(place.real):
                 raise PathError(f"{place.shown} does not exist: use Glob to find the right path")
             if "\0" in str(call.args["pattern"]):
                 raise PathError("the pattern holds a NUL byte")
             only, keep = _filter(str(call.args.get("glob") or ""), place)
-        except (PathError, PatternError) as refusal:
+        except PathError as refusal:
+            listener.ended(refusal.result)
+            return no_effect
+        except PatternError as refusal:
             listener.ended(error(str(refusal)))
             return no_effect
         if self._ripgrep.path is None:
@@ -78,7 +81,7 @@ class GrepTool:
             "--",
             place.shown,
         )
-        return Search(listener, b"\n", keep, GREP_LINES_MAX).start(self._ripgrep, place.root, arguments)
+        return Search(listener, b"\n", keep, GREP_LINES_MAX).start(self._ripgrep, env, place.root, arguments)
 
 
 def _filter(glob: str, place: Place) -> tuple[tuple[str, ...], Keep]:

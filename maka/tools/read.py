@@ -20,7 +20,8 @@ from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener, ToolResult
 from maka.tools.boundary import PathError, Place, explain, locate, opened, parent_of
 from maka.tools.files import read_all
-from maka.tools.results import BODY_BYTES_MAX, BODY_LINES_MAX, error, line_count, no_effect, take_head, with_footer
+from maka.tools.policy import Ground
+from maka.tools.results import BODY_BYTES_MAX, BODY_LINES_MAX, line_count, no_effect, take_head, with_footer
 
 SPEC = ToolSpec(
     name="Read",
@@ -55,6 +56,9 @@ class Slice(Struct, frozen=True, kw_only=True):
 class ReadTool:
     """The tool Read."""
 
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
     @property
     def spec(self) -> ToolSpec:
         return SPEC
@@ -71,9 +75,9 @@ class ReadTool:
         """Read in the caller's thread: at most READ_SCAN_BYTES_MAX bytes pass through it."""
         offset, limit = int(call.args.get("offset", 0)), int(call.args.get("limit", BODY_LINES_MAX))
         try:
-            result = _read(locate(env.cwd, str(call.args["path"])), offset, min(limit, BODY_LINES_MAX))
+            result = _read(locate(env, str(call.args["path"]), "read", self._ground), offset, min(limit, BODY_LINES_MAX))
         except PathError as refusal:
-            result = error(str(refusal))
+            result = refusal.result
         listener.ended(result)
         return no_effect
 

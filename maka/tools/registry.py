@@ -4,12 +4,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.tool_ports import Processes, Tool
+from maka.contracts.tool_ports import Processes, Sandbox, Tool
+from maka.tools.ask_question import AskQuestionTool
 from maka.tools.bash import BashTool
 from maka.tools.edit import EditTool
 from maka.tools.files import FileTurns
 from maka.tools.glob import GlobTool
 from maka.tools.grep import GrepTool
+from maka.tools.policy import Ground
 from maka.tools.read import ReadTool
 from maka.tools.search import Ripgrep
 from maka.tools.workspace_scan import WatchedTool
@@ -39,24 +41,28 @@ def builtin_tools(
     *,
     child_env: Mapping[str, str],
     rg_path: str | None,
+    sandbox: Sandbox,
+    ground: Ground,
     shell: str | None = None,
     turns: FileTurns | None = None,
 ) -> Catalog:
     """Make the built-in tools. `child_env` is all that their processes see; `shell` is bash where there is one.
 
-    `turns` are shared with whoever else changes files.
+    `ground` is what no session may touch unasked; `survey.ground_of` makes it. `turns` are shared with whoever else
+    changes files.
     """
     path = child_env.get("PATH", FALLBACK_PATH)
     found = shell or shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
-    turns = turns or FileTurns()
-    ripgrep = Ripgrep(processes, rg_path, child_env)
+    turns = turns or FileTurns(ground)
+    ripgrep = Ripgrep(processes, rg_path, child_env, sandbox, ground)
     return Catalog(
         (
-            ReadTool(),
+            ReadTool(ground),
             WriteTool(turns),
             EditTool(turns),
-            WatchedTool(BashTool(processes, found, child_env)),
+            WatchedTool(BashTool(processes, found, child_env, sandbox, ground)),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
+            AskQuestionTool(),
         )
     )

@@ -5,28 +5,61 @@ outside of a repository; hidden files are seen, `.git` isn't. The order is that 
 gives the same answer.
 """
 
+import os
+import re
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
+from maka.contracts.boundary import Boundary, Expansion, Grant, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import SEARCH_ERROR_BYTES_MAX, SEARCH_RECORD_BYTES_MAX, SEARCH_TIMEOUT_S
-from maka.contracts.tool_ports import ProcessEnd, Processes, ProcessSpec, ToolEnv, ToolListener, ToolResult
-from maka.tools.boundary import Place, locate
+from maka.contracts.tool_ports import ProcessEnd, Processes, ProcessSpec, Sandbox, ToolEnv, ToolListener, ToolResult
+from maka.tools.boundary import Place, boundary_of, locate
+from maka.tools.policy import Ground, covers, is_under, sandbox_policy
 from maka.tools.results import error, with_footer
 from maka.tools.spawned import SpawnedCall
+from maka.tools.survey import survey
 
 COMMON = ("--no-config", "--color=never", "--hidden", "--no-require-git", "--glob=!.git", "--sort=path")
+
+_GLOB_SIGNS = re.compile(r"[][*?{}\\!]")
 
 Keep = Callable[[str], str | None]
 """Makes a line of the answer of one record, or nothing."""
 
 
 class Ripgrep:
-    """Where ripgrep is, and how its processes are started."""
+    """Where ripgrep is, and how its processes are started: inside the sandbox where there is one."""
 
-    def __init__(self, processes: Processes, path: str | None, child_env: Mapping[str, str]) -> None:
+    def __init__(
+        self, processes: Processes, path: str | None, child_env: Mapping[str, str], sandbox: Sandbox, ground: Ground
+    ) -> None:
         self.processes = processes
         self.path = path
         self.child_env = dict(child_env)
+        self.sandbox = sandbox
+        self.ground = ground
+
+    def place(self, env: ToolEnv, path: object) -> Place:
+        """Locate where a search begins; the workspace if no path is given. Raises PathError."""
+        return locate(env, str(path) if path else ".", "read", self.ground)
+
+    def confined(self, env: ToolEnv, argv: tuple[str, ...], cwd: str) -> tuple[str, ...]:
+        """Return the argv that searches, and writes nothing. Without a sandbox nobody swaps a folder meanwhile."""
+        boundary = boundary_of(env)
+        if boundary.profile is Profile.BYPASS:
+            return argv
+        if self.sandbox.missing is not None:
+            return (argv[0], *self._without_secrets(boundary, cwd), *argv[1:])
+        reading = replace(boundary, profile=Profile.EXPLORE, grants=tuple(_reads(grant) for grant in boundary.grants))
+        policy = sandbox_policy(reading, cwd, survey(reading, self.ground), self.ground)
+        return self.sandbox.wrap(argv, replace(policy, readable=(*policy.readable, os.path.realpath(argv[0]))))
+
+    def _without_secrets(self, boundary: Boundary, cwd: str) -> list[str]:
+        closed = [path for path in (*self.ground.own, *self.ground.secrets) if is_under(path, cwd) and path != cwd]
+        hidden = [path for path in closed if not covers(boundary, path, "read", self.ground)]
+        return [f"--glob=!/{_GLOB_SIGNS.sub(_escaped, os.path.relpath(path, cwd))}" for path in hidden]
 
 
 class Search:
@@ -43,12 +76,12 @@ class Search:
         self._enough = False
         self._cancel_process: Callable[[], None] | None = None
 
-    def start(self, ripgrep: Ripgrep, cwd: str, arguments: tuple[str, ...]) -> Callable[[], None]:
+    def start(self, ripgrep: Ripgrep, env: ToolEnv, cwd: str, arguments: tuple[str, ...]) -> Callable[[], None]:
         """Spawn; returns the cancel function."""
         assert ripgrep.path is not None, "the caller has checked it"
         call = SpawnedCall(self._listener, " ".join(("rg", *arguments)), self._take, self._finish)
         self._cancel_process = call.cancel_process
-        argv = (ripgrep.path, *COMMON, *arguments)
+        argv = ripgrep.confined(env, (ripgrep.path, *COMMON, *arguments), cwd)
         spec = ProcessSpec(argv=argv, cwd=cwd, env=ripgrep.child_env, timeout_s=SEARCH_TIMEOUT_S)
         return call.start(ripgrep.processes, spec)
 
@@ -89,7 +122,8 @@ class Search:
             return Outcome.TIMEOUT, [f"cut: the search took longer than {SEARCH_TIMEOUT_S:g} s. Narrow it"]
         if end.cause == "cancelled":
             return Outcome.ABORTED, ["cut: the search was stopped"]
-        if end.exit_code in (0, 1):
+        # ripgrep's 1 means that nothing was found, and is silent; a sandbox that can't be set up isn't.
+        if end.exit_code == 0 or (end.exit_code == 1 and not self._errors):
             return Outcome.OK, []
         said = self._errors.decode("utf-8", "replace").strip()
         if self._lines:
@@ -97,6 +131,10 @@ class Search:
         return Outcome.ERROR, [f"the search failed (exit code {end.exit_code}): {said}"]
 
 
-def search_root(env: ToolEnv, path: object) -> Place:
-    """Locate where a search begins; the workspace if no path is given. Raises PathError."""
-    return locate(env.cwd, str(path) if path else ".")
+def _escaped(sign: re.Match[str]) -> str:
+    return "\\" + sign[0]
+
+
+def _reads(grant: Grant) -> Grant:
+    entries = tuple(replace(entry, access="read") for entry in grant.expansion.filesystem)
+    return replace(grant, expansion=Expansion(filesystem=entries))

@@ -8,7 +8,8 @@ import pytest
 
 from actors.address import Address, OneShot
 from actors.base import MakaActor
-from actors.messages import SendMessage, Start, StopRun
+from actors.messages import SendMessage
+from actors.messages_run import Start, StopRun
 from actors.messages_work import Cancel
 from maka.contracts import commands
 from maka.contracts.commands import Reply

@@ -28,6 +28,7 @@ from tests.cli.scenes import MODEL, scene
         (["run", *MODEL, "-o", "/", "x"], "is a folder"),
         (["run", *MODEL, "--max-steps", "0", "x"], "--max-steps"),
         (["run", *MODEL, "--timeout", "soon", "x"], "--timeout"),
+        (["run", *MODEL, "--timeout", "nan", "x"], "--timeout"),
         (["run", "-m", "nobody", "x"], 'no profile "nobody"'),
         (["run", *MODEL, "one", "two"], "unexpected extra argument"),
         (["show", "99"], "no session '99'"),
@@ -67,6 +68,29 @@ def test_a_folder_that_cannot_be_read(cli: Cli, monkeypatch: pytest.MonkeyPatch,
     code, _, err = cli("run", *MODEL, "--cwd", str(surroundings), "x")
     assert code == 2
     assert "can't be read" in err
+
+
+def test_a_folder_whose_name_is_no_text(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The link to it has a name that is one."""
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff")
+    os.mkdir(odd)
+    (tmp_path / "link").symlink_to(odd)
+    log, run, _ = whole_log()
+    _, manager = scene(monkeypatch, log, [], run=run)
+    for folder in (odd, str(tmp_path / "link")):
+        code, _, err = cli("run", *MODEL, "--cwd", folder, "x")
+        assert (code, len(err.splitlines()), "no UTF-8" in err) == (2, 1, True)
+    assert (manager.sent, manager.created) == ([], [])
+
+
+def test_a_folder_that_is_gone(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log, run, _ = whole_log()
+    scene(monkeypatch, log, [], run=run)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    code, _, err = cli("run", *MODEL, "x")
+    assert (code, len(err.splitlines()), "is gone" in err) == (2, 1, True)
 
 
 def test_a_bug_is_one_line_and_a_traceback_only_where_asked(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,3 +60,33 @@ def test_a_full_disk_behind_stdout_is_one_line() -> None:
             check=False,
         )
     assert (done.returncode, done.stderr) == (1, b"maka: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_stream_is_like_nobody_there(closed: str) -> None:
+    line = f'exec "$0" -P -m maka models --json {closed}'
+    done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+PRINTS = """
+import sys
+from maka.cli.output import write_json, write_said
+write_json(["a\\x9b2J\\u202eb"]) if sys.argv[1] == "json" else write_said("a\\x1b[31mr\\x9b2Jb\\n")
+"""
+
+
+@pytest.mark.parametrize(("form", "shown"), [("json", b'["a\\u009b2J\\u202eb"]\r\n'), ("text", b"ar2Jb\r\n")])
+def test_what_a_model_said_is_harmless_on_a_terminal_in_each_form(form: str, shown: bytes) -> None:
+    terminal, its_end = os.openpty()
+    try:
+        subprocess.run([sys.executable, "-P", "-c", PRINTS, form], stdout=its_end, check=True)
+        assert os.read(terminal, 1_000) == shown
+    finally:
+        os.close(terminal)
+        os.close(its_end)
+
+
+def test_a_pipe_gets_what_a_model_said_as_it_is() -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", PRINTS, "text"], capture_output=True, check=True)
+    assert done.stdout == "a\x1b[31mr\x9b2Jb\n".encode()

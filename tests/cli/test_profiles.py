@@ -86,6 +86,13 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     assert "--model" in unknown
 
 
+def test_of_several_profiles_without_a_default_one_has_to_be_named(tmp_path: Path) -> None:
+    toml = "".join(f'[models.{name}]\nbase_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n' for name in ("one", "two"))
+    message = refusal(config(tmp_path, toml))
+    assert "one, two" in message
+    assert "default" in message
+
+
 def test_a_url_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="--base-url"):
         choose_profile(config(tmp_path), model="m", base_url="127.0.0.1:8000")

@@ -221,7 +221,7 @@ def test_kill_and_continue_just_works(machine: Machine, serve: Serve, held: Held
     held.read_all_text()
     held.process.kill()
     finished(held.process)
-    assert machine.maka("sessions", "--json").record["status"] == "running"
+    assert machine.maka("sessions", "--json").record["status"] == "interrupted"
     again = machine.run(serve(by_step([Turn(text="two.")])), "--continue", "go on")
     assert (again.code, again.out) == (0, "two.\n"), again
     assert "ended 1 run that an earlier owner" in again.err

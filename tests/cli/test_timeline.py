@@ -187,7 +187,7 @@ def test_the_ending_says_what_was_done_and_what_to_do(capsys: pytest.CaptureFixt
     assert "failed (auth)" in text
     assert "1 min 5 s · 1 step · 1 tool call · 1,200 tokens in, 34 out" in text
     assert "files changed: a.py, /elsewhere/b" in text
-    assert "wrong key. check the profile's key: maka doctor." in text
+    assert "wrong key. Check the profile's key: maka doctor." in text
 
 
 @pytest.mark.parametrize(

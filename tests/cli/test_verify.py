@@ -90,7 +90,7 @@ def test_a_rebuild_says_what_differed(
     cli: Cli, found: Callable[[VerifyReport], None], monkeypatch: pytest.MonkeyPatch, surroundings: Path
 ) -> None:
     (surroundings / "state" / "ledger").mkdir(parents=True)
-    (surroundings / "state" / "ledger" / "data.mdb").touch()
+    (surroundings / "state" / "ledger" / "data.mdb").write_bytes(b"begun")
     changed = {("tails", "wrong"): 2, ("by_session", "missing"): 1}
 
     def rebuilt(root: Path) -> RebuildReport:

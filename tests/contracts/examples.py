@@ -3,6 +3,8 @@
 The corpus is added to, never edited. A new kind or field gets a new example here and new lines there.
 """
 
+from msgspec.structs import replace
+
 from maka.contracts.actions import (
     Actions,
     ArtifactDelta,
@@ -309,6 +311,20 @@ ADDED: tuple[RuntimeEvent, ...] = (
     ),
     _event(
         405,
+        actions=Actions(
+            state_delta=StateDelta(
+                boundary_decision=BoundaryDecision(request_id=EVENT, decision="allow", covers=(EVENT,))
+            )
+        ),
+    ),
+    _event(
+        406,
+        actions=Actions(
+            process_started=ProcessStarted(call_id=CALL, process=replace(PROCESS, mark="5f" * 16), command="make test")
+        ),
+    ),
+    _event(
+        407,
         content=InvocationOpened(
             route=Route(profile="p", provider="q", model="r"),
             configuration=RunConfiguration(
@@ -318,7 +334,7 @@ ADDED: tuple[RuntimeEvent, ...] = (
         ),
     ),
     _event(
-        406,
+        408,
         actions=Actions(
             file_change=FileChange(
                 call_id=CALL,
@@ -333,7 +349,7 @@ ADDED: tuple[RuntimeEvent, ...] = (
         ),
     ),
     _event(
-        407,
+        409,
         actions=Actions(
             workspace_changed=WorkspaceChanged(
                 call_id=CALL,
@@ -346,7 +362,7 @@ ADDED: tuple[RuntimeEvent, ...] = (
             )
         ),
     ),
-    _event(408, actions=Actions(workspace_changed=WorkspaceChanged(call_id=CALL, looked=False, why="too many files"))),
+    _event(410, actions=Actions(workspace_changed=WorkspaceChanged(call_id=CALL, looked=False, why="too many files"))),
 )
 """Fields that came later, in the order in which they came."""
 

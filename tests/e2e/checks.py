@@ -9,6 +9,8 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,11 +42,13 @@ class Around(Struct, frozen=True):
     """What there was in this process before a test."""
 
     threads: frozenset[threading.Thread]
+    actors: frozenset[str]
     children: frozenset[int]
 
     @staticmethod
     def now() -> "Around":
-        return Around(frozenset(threading.enumerate()), frozenset(stat.pid for stat in _children()))
+        children = frozenset(stat.pid for stat in _children())
+        return Around(frozenset(threading.enumerate()), _actors(), children)
 
 
 def check(maka: "Maka") -> None:
@@ -78,15 +82,8 @@ def check_store(maka: "Maka") -> None:
     try:
         report = verify(reader)
         assert report.ok, report.problems
-        groups = {
-            item.event.actions.process_started.process.group
-            for item in all_facts(reader)
-            if item.event.actions is not None and item.event.actions.process_started is not None
-        }
     finally:
         reader.close()
-    alive = [stat for stat in _processes() if stat.state not in "ZX" and {stat.group, stat.session} & groups]
-    assert not alive, f"INV4: processes of tools live on: {alive}"
 
 
 def check_log(reader: LmdbReader) -> None:
@@ -135,14 +132,15 @@ def check_requests(requests: Sequence[ScriptRequest], strict: Strictness | None)
             assert (why := complaint(request.data, strict)) is None, f"INV2: {why}"
 
 
-def nothing_left(before: Around) -> None:
+def nothing_left(before: Around, folder: Path) -> None:
     """INV4, once every host and model of a test is closed. Threads that are ending are waited for."""
     for thread in set(threading.enumerate()) - before.threads:
         thread.join(JOIN_S)
         assert not thread.is_alive(), f"INV4: the thread {thread.name} is left"
-    assert not pykka.ActorRegistry.get_all(), "INV4: an actor is left"
+    assert not _actors() - before.actors, "INV4: an actor is left"
     left = [stat for stat in _children() if stat.pid not in before.children]
     assert not left, f"INV4: child processes are left: {left}"
+    assert not living_in(folder), f"INV4: processes live on in the test's folder: {living_in(folder)}"
 
 
 def eventually(holds: Callable[[], bool], words: str) -> None:
@@ -180,6 +178,20 @@ def view_bytes(facts: Iterable[Committed], session_id: SessionId) -> bytes:
     viewed = session_view.project(item for item in facts if item.event.session_id == session_id)
     assert viewed is not None
     return msgspec.json.encode(session_view.view(viewed))
+
+
+def living_in(folder: Path) -> list[str]:
+    """Return the command lines of processes that work in a folder or below it, whoever's children they are."""
+    found: list[str] = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            if Path(f"/proc/{name}/cwd").readlink().is_relative_to(folder):
+                found.append(Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip())
+    return found
+
+
+def _actors() -> frozenset[str]:
+    return frozenset(ref.actor_urn for ref in pykka.ActorRegistry.get_all())
 
 
 def _processes() -> list[Stat]:

@@ -135,20 +135,13 @@ class Faults:
         patch.setattr(LmdbLedger, "commit", commit)
 
 
-class Live:
-    """A message that was sent, followed through its session's events. Subscribed before it was sent."""
+class Events:
+    """A session's events as they are read."""
 
-    def __init__(self, maka: "Maka", session_id: SessionId, events: Subscription, accepted: MessageAccepted) -> None:
-        self.session_id = session_id
-        self.accepted = accepted
+    def __init__(self, maka: "Maka", events: Subscription) -> None:
         self.seen: list[SessionEvent] = []
         self._maka = maka
         self._events = events
-
-    @property
-    def run_id(self) -> RunId:
-        assert self.accepted.run_id is not None, "the message waits in the queue"
-        return self.accepted.run_id
 
     def next(self) -> SessionEvent:
         event = self._events.get(WAIT_S)
@@ -190,6 +183,19 @@ class Live:
         self._events.close()
 
 
+class Live(Events):
+    """A message that was sent, followed through its session's events. Subscribed before it was sent."""
+
+    def __init__(self, maka: "Maka", events: Subscription, accepted: MessageAccepted) -> None:
+        super().__init__(maka, events)
+        self.accepted = accepted
+
+    @property
+    def run_id(self) -> RunId:
+        assert self.accepted.run_id is not None, "the message waits in the queue"
+        return self.accepted.run_id
+
+
 class Maka:
     """One state root and its host, open or closed."""
 
@@ -199,7 +205,7 @@ class Maka:
         self.config = config
         self._host: Host | None = None
         self._session: SessionId | None = None
-        self._lives: list[Live] = []
+        self._followed: list[Events] = []
 
     # -- the host -------------------------------------------------------------------------------------------------
 
@@ -229,9 +235,9 @@ class Maka:
 
     def close(self) -> None:
         """Close the host. Idempotent; raises what the host raises."""
-        for live in self._lives:
-            live.close()
-        self._lives.clear()
+        for events in self._followed:
+            events.close()
+        self._followed.clear()
         host, self._host = self._host, None
         if host is not None:
             host.close()
@@ -271,8 +277,15 @@ class Maka:
         except BaseException:
             events.close()
             raise
-        self._lives.append(Live(self, session_id, events, accepted))
-        return self._lives[-1]
+        live = Live(self, events, accepted)
+        self._followed.append(live)
+        return live
+
+    def follow(self, session: SessionId) -> Events:
+        """Follow a session from its beginning."""
+        events = Events(self, self.manager.subscribe(session))
+        self._followed.append(events)
+        return events
 
     def run(self, text: str = "do it", session: SessionId | None = None, **options: Any) -> RunEnded:
         """Send a message and follow its run to the end."""
@@ -322,6 +335,7 @@ class World:
                 return haste.over(ThreadTimers.start(on_error))
 
         patch.setattr(app, "ThreadTimers", Started)
+        patch.setattr(app, "SWEEP_EVERY_S", 0.5)  # below a second, so that it is neither hastened nor held
         self.faults.install(patch)
 
     @property
@@ -353,7 +367,7 @@ class World:
         for model in self.models:
             checks.check_requests(model.requests, model.strict)
         self.close()
-        checks.nothing_left(self._before)
+        checks.nothing_left(self._before, self.folder)
 
     def close(self) -> None:
         """Close everything, whatever state it is in."""

@@ -1,15 +1,20 @@
 """Hosts as wholes: two in one process, one with everything under way when it closes, and sessions by name."""
 
+import threading
+from contextlib import closing
+
 import msgspec
 
+from actors.base import Log, MakaActor
 from maka.contracts.codec import export_line
 from maka.contracts.content import FunctionResponse, Outcome
 from maka.contracts.events import RuntimeEvent
 from maka.contracts.session_events import ProviderRetry, RunEnded, TextDelta, ToolOutputDelta
+from maka.edges.logs import LogFile, make_logger
 from maka.edges.scripted_model import Call, Fault, Gate, Turn
 from tests.cli.real import Machine
 from tests.e2e import checks
-from tests.e2e.harness import World, by_prompt
+from tests.e2e.harness import WAIT_S, World, by_prompt
 
 HANGS = Turn(calls=(Call(name="Bash", args={"command": "echo ready; exec tail -f /dev/null"}),))
 
@@ -57,6 +62,31 @@ def test_shutdown_with_live_runs(world: World) -> None:
             event = events.get(30.0)
             assert event is not None
             ended += type(event).__name__ in ("Complete", "Abort")
+
+
+class Fragile(MakaActor[str]):
+    """Crashes at its first message, once it is let."""
+
+    def __init__(self, log: Log, begun: threading.Event, let: threading.Event) -> None:
+        super().__init__(log)
+        self._begun, self._let = begun, let
+
+    def receive(self, message: str) -> None:
+        self._begun.set()
+        assert self._let.wait(WAIT_S)
+        raise ValueError(message)
+
+
+def test_a_stop_that_meets_a_crash_is_answered(world: World) -> None:
+    """Else closing a host whose ledger has failed would wait for its whole timeout."""
+    with closing(LogFile.open(world.folder / "log")) as sink:
+        begun, let = threading.Event(), threading.Event()
+        actor = Fragile.start(make_logger(sink, str), begun, let)
+        actor.tell("crash")
+        assert begun.wait(WAIT_S)
+        stopped = actor.stop(block=False)
+        let.set()
+        assert stopped.get(timeout=WAIT_S)
 
 
 def test_titles_numbers_and_last(world: World) -> None:

@@ -1,6 +1,5 @@
 """Kind E through the whole path: a stop ends a run once, whatever it is doing, and its receipt tells what happened."""
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,11 +30,11 @@ def settles(appends: Sequence[Append]) -> bool:
     return any(append.settlement for append in appends)
 
 
-def test_a_stop_of_an_idle_session_says_so(world: World) -> None:
+def test_a_stop_after_the_end_changes_nothing(world: World) -> None:
     maka = world.open([Turn(text="done")])
+    assert maka.manager.stop(maka.session_id, "test").was == "idle"
     maka.run()
-    receipt = maka.manager.stop(maka.session_id, "test")
-    assert (receipt.run_id, receipt.was) == (None, "idle")
+    assert maka.manager.stop(maka.session_id, "test").abort_source is None
 
 
 def test_h23_one_failed_settlement_must_not_block_all_later_stops(world: World) -> None:
@@ -90,7 +89,10 @@ def deaf_stream(world: World) -> threading.Event:
         real(stream, error)
         over.set()
 
-    world.patch.setattr(ChatStream, "cancel", lambda stream: None)
+    def hear_nothing(stream: ChatStream) -> None:
+        return
+
+    world.patch.setattr(ChatStream, "cancel", hear_nothing)
     world.patch.setattr(ChatStream, "_over", said_all)
     return over
 
@@ -150,22 +152,9 @@ def test_a_stop_keeps_a_long_text_whole(world: World) -> None:
     assert maka.manager.stop(maka.session_id, "test").status == "aborted"
     live.end()
     (text,) = [content for content in maka.contents(Text) if content.interrupted]
-    assert len(text.text) < 3_000
+    assert len(text.text) < len(words) / 2, "the event keeps head and tail"
     assert text.whole is not None
     assert maka.host.reader.blob(text.whole.sha256) == words.encode()
-
-
-def sleepers(word: str) -> list[int]:
-    """Return the pids of living processes whose command line holds a word."""
-    found: list[int] = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as file:
-                if word.encode() in file.read():
-                    found.append(int(name))
-        except OSError:
-            continue
-    return found
 
 
 def with_sleepers(**args: int) -> Turn:
@@ -177,12 +166,12 @@ def test_h50_children_survive_no_stop(world: World) -> None:
     maka = world.open([with_sleepers()])
     live = maka.send()
     live.until(ToolOutputDelta)
-    both = ("sleep\x0030011", "sleep\x0030022")
-    checks.eventually(lambda: all(map(sleepers, both)), "they sleep")
+    both = {"sleep 30011", "sleep 30022"}
+    checks.eventually(lambda: both <= set(checks.living_in(world.workspace)), "they sleep")
     receipt = maka.manager.stop(maka.session_id, "test")
     assert [(call.name, call.outcome) for call in receipt.calls] == [("Bash", "aborted")]
     assert receipt.was == "running tools"
-    assert not sleepers("sleep\x0030011") + sleepers("sleep\x0030022")
+    assert not checks.living_in(world.workspace)
     live.end()
     (answer,) = maka.contents(FunctionResponse)
     assert "ready" in answer.result, "what it printed until then is kept"
@@ -194,7 +183,7 @@ def test_h50_children_survive_no_timeout(world: World) -> None:
     (answer,) = maka.contents(FunctionResponse)
     assert answer.outcome is Outcome.TIMEOUT
     assert "ready" in answer.result
-    assert not sleepers("sleep\x0030011") + sleepers("sleep\x0030022")
+    assert not checks.living_in(world.workspace)
 
 
 def test_a_stop_among_several_tools_tells_the_truth_of_each(world: World) -> None:

@@ -17,7 +17,7 @@ from maka.contracts.tool_ports import ProcessEnd, ProcessHandle, ProcessSpec
 from maka.edges import child_process
 from maka.edges.child_process import OutputPipe
 from maka.edges.io_loop import IoLoop
-from maka.edges.process_tree import boot_id, identity_of, is_alive, related, stat_of
+from maka.edges.process_tree import MARK_VARIABLE, boot_id, is_alive, stat_of
 from maka.edges.processes import AsyncProcesses
 from maka.edges.spawn_gate import spawn_gated
 from tests.tools.harness import nap, running
@@ -122,8 +122,11 @@ def test_output_and_exit_code_arrive(start: Start) -> None:
 def test_the_child_sees_exactly_the_given_environment(start: Start) -> None:
     seen = start("", argv=("/usr/bin/env",), env={"ONE": "1", "TWO": "a b\nc"})
     seen.wait()
-    # The shell of the gate adds where it is, and nothing of ours.
-    lines = {line for line in seen.text().splitlines() if not line.startswith(("PWD=", "OLDPWD=", "SHLVL=", "_="))}
+    # The shell of the gate adds where it is, and all that we add is the mark.
+    shells = ("PWD=", "OLDPWD=", "SHLVL=", "_=")
+    assert seen.identity is not None
+    lines = set(seen.text().splitlines()) - {f"{MARK_VARIABLE}={seen.identity.mark}"}
+    lines = {line for line in lines if not line.startswith(shells)}
     assert lines == {"ONE=1", "TWO=a b", "c"}
 
 
@@ -383,13 +386,6 @@ def test_left_over_groups_are_killed_by_identity_only(processes: AsyncProcesses,
         os.close(child.stdout)
         os.close(child.stderr)
     assert processes.kill_left_over([ours]) == []
-
-
-def test_a_reused_number_is_not_ours() -> None:
-    own = identity_of(os.getpid())
-    someone = ProcessIdentity(pid=own.pid, group=own.group, start_ticks=own.start_ticks + 1, boot_id=own.boot_id)
-    assert related(someone) == []
-    assert os.getpid() in {stat.pid for stat in related(own)}
 
 
 def test_a_closed_loop_starts_nothing(tmp_path: Path) -> None:

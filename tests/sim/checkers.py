@@ -1,13 +1,23 @@
 """What must hold after every step of the world, and what must hold once it has settled."""
 
-from maka.contracts.events import Committed
+from maka.contracts.codec import encode
+from maka.contracts.content import FunctionCall, FunctionResponse, Outcome
+from maka.contracts.errors import LedgerFailedError
+from maka.contracts.events import Committed, is_terminal
 from maka.contracts.ids import InvocationId, SessionId
-from projections import model_history, run_state
+from maka.contracts.limits import RETRY_TRIES_MAX
+from maka.storage.replay import Replay
+from projections import model_history, run_state, session_index
 from projections.model_history import History
-from projections.run_state import RunState
+from projections.run_state import Phase, RunState
+from projections.window import LEVEL_MAX
 from tests.checkers import check_endings, check_messages
 from tests.sim.host import SimHost
-from tests.sim.outside import BrokenLaw
+from tests.sim.laws import BrokenLaw
+from tests.sim.outside import HANGING
+
+NEVER = (Outcome.NOT_STARTED, Outcome.REFUSED)
+CHILDREN = frozenset({"RunActor", "BackendActor", "ToolActor"})
 
 
 class Checker:
@@ -19,10 +29,19 @@ class Checker:
         self._seqs: dict[InvocationId, int] = {}
         self.runs: dict[InvocationId, RunState] = {}
         self._histories: dict[SessionId, History] = {}
+        self._names: dict[str, str] = {}
         self._requests = 0
+        self._replay = Replay()
 
     def step(self) -> None:
-        """Check the facts and the requests that are new since the last call."""
+        """Check the facts, the requests and the deaths that are new since the last call."""
+        world = self._host.world
+        if world.broken:
+            raise world.broken[0]
+        for name, error in world.crashes:
+            if "planted" not in str(error) and not isinstance(error, LedgerFailedError):
+                raise BrokenLaw(f"{name} died of {type(error).__name__}: {error}") from error
+        world.crashes.clear()
         for item in self._host.store.read_positions(self._position, 1 << 30):
             self._take(item)
         provider = self._host.provider
@@ -41,10 +60,64 @@ class Checker:
         if item.seq != last + 1:
             raise BrokenLaw(f"seq {item.seq} follows {last}")
         self._seqs[event.invocation_id] = item.seq
+        if (broken := self._replay.take(item, len(encode(event)))) is not None:
+            raise BrokenLaw(f"a fact that no append lets in: {broken}")
         self._histories[event.session_id] = model_history.fold(self._histories.get(event.session_id), item)
         if event.run_id is not None:
             # This fold refuses a second terminal, a fact behind one, a response without its call.
             self.runs[event.invocation_id] = run_state.fold(self.runs.get(event.invocation_id), item)
+        self._check_call(item)
+        self._check_tries(item)
+        if is_terminal(event):
+            self._check_next_request(event.session_id)
+
+    def _check_call(self, item: Committed) -> None:
+        """What really happened to a call is what the log says of it."""
+        content, effects = item.event.content, self._host.effects
+        if isinstance(content, FunctionCall):
+            self._names[item.event.id] = content.name
+        if not isinstance(content, FunctionResponse) or self._names.get(content.call_id) == "Ask":
+            return
+        if content.outcome in NEVER and content.call_id in effects.done:
+            raise BrokenLaw(f"a call that had an effect is said to be {content.outcome}")
+        if content.outcome is Outcome.OK and content.call_id not in effects.started:
+            raise BrokenLaw("a call that was never started has a result")
+
+    def _check_tries(self, item: Committed) -> None:
+        """Requests of one step are bounded: the tries, begun anew at each level of the window."""
+        asked = item.event.actions.model_request if item.event.actions is not None else None
+        if asked is not None and asked.attempt > RETRY_TRIES_MAX * (LEVEL_MAX + 1):
+            raise BrokenLaw(f"step {asked.step} was asked for {asked.attempt} times")
+
+    def _check_next_request(self, session_id: SessionId) -> None:
+        history = self._histories[session_id]
+        if any(turn.calls for turn in history.open.values()):
+            return
+        window = history.window
+        rendered = model_history.render(
+            history, level=window.level, through_position=window.through_position, keeps_reasoning=True
+        )
+        check_messages(rendered.messages)
+
+    # -- settled --------------------------------------------------------------------------------------------------
+
+    def at_rest(self) -> None:
+        """Check that of each open run it is clear whom it waits for: a person, or an outside that hangs."""
+        hanging = self._host.provider.hanging()
+        for invocation_id, run in self.runs.items():
+            if run.phase in (Phase.ENDED, Phase.PARKED):
+                continue
+            calls = [call for call in run.calls if call.wait_id is None]
+            if run.asking:
+                hanging -= 1
+            stuck = run.asking and hanging < 0
+            idle = [call.name for call in calls if call.call_id not in self._host.effects.hanging]
+            if stuck or (not run.asking and not calls) or idle:
+                raise BrokenLaw(f"run {invocation_id} is open and nobody works on it (calls {idle})")
+        for session_id in self._histories:
+            header = session_index.decode(self._host.store.header_of(session_id) or b"")
+            if header.untaken and not header.open_runs:
+                raise BrokenLaw(f"{len(header.untaken)} messages of {session_id} wait, and nobody takes them")
 
     def settled(self) -> None:
         """Check that nothing is left over: every run ended, every session could ask its model again."""
@@ -52,8 +125,23 @@ class Checker:
         for run in self.runs.values():
             if run.terminal is None:
                 raise BrokenLaw(f"run {run.run.run_id} never ended")
-        for history in self._histories.values():
-            rendered = model_history.render(history, level=0, through_position=0, keeps_reasoning=True)
-            check_messages(rendered.messages)
+            if self._host.store.partials(run.run.invocation_id):
+                raise BrokenLaw(f"unfinished text is left of run {run.run.run_id}, which has ended")
         for session_id in self._histories:
+            self._check_next_request(session_id)
             check_endings(self._host.session_facts(session_id))
+            self._check_header(session_id)
+        left = [type(actor).__name__ for actor in self._host.world.actors]
+        deaf = sum(self._names.get(call_id) in HANGING for call_id in self._host.effects.hanging)
+        if sum(name in CHILDREN for name in left) > deaf:
+            raise BrokenLaw(f"actors are left: {left}")
+
+    def _check_header(self, session_id: SessionId) -> None:
+        data = self._host.store.header_of(session_id)
+        header = None
+        for item in self._host.session_facts(session_id):
+            header = session_index.fold(header, item)
+        if header is None or data != session_index.encode(header):
+            raise BrokenLaw(f"the stored header of {session_id} isn't the fold of its facts")
+        if header.open_runs or header.waiting:
+            raise BrokenLaw(f"the header of {session_id} still has {header.open_runs} {header.waiting}")

@@ -1,9 +1,9 @@
 """A whole Maka in the deterministic world: the real kernel, sessions, runs, backends, tools, ledger and feed.
 
-The store and the disk survive a crash: `crash` drops all actors and keeps the committed bytes, and begins anew.
+The store survives a crash: `crash` drops all actors and keeps the committed bytes, `restart` begins anew on them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import structlog
@@ -11,7 +11,18 @@ import structlog
 from actors.address import Address
 from actors.kernel import KernelActor
 from actors.ledger import LedgerActor
-from actors.messages import AnswerWait, CreateSession, Recover, SendMessage, StopSession, ToKernel, UndoChanges
+from actors.messages import (
+    AnswerWait,
+    CreateSession,
+    LedgerDied,
+    Recover,
+    SendMessage,
+    Shutdown,
+    StopSession,
+    Sweep,
+    ToKernel,
+    UndoChanges,
+)
 from actors.messages_ledger import Follow, Subscribe, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.wiring import Ports
@@ -22,19 +33,10 @@ from maka.contracts.errors import LedgerFailedError, LedgerFullError, Refusal, R
 from maka.contracts.events import Committed
 from maka.contracts.ids import CommandId, EventId, RunId, SessionId
 from maka.contracts.model_ports import ChatRequest, Provider
-from maka.contracts.ports import Append, AppendResult, PutPartial
-from maka.storage.memory import MemoryBlobs, MemoryLedger
 from projections import session_index
-from tests.sim.outside import (
-    Said,
-    SimCatalog,
-    SimLeftovers,
-    SimProcesses,
-    SimProvider,
-    SimReply,
-    SimSink,
-    SimUndo,
-)
+from tests.sim.faults import FaultyBlobs, FaultyLedger, fail_commit
+from tests.sim.model import Said, SimProvider
+from tests.sim.outside import Effects, SimCatalog, SimLeftovers, SimProcesses, SimReply, SimSink, SimUndo, Watch
 from tests.sim.world import World
 
 
@@ -45,29 +47,8 @@ def _drop(*_: Any) -> Any:
 QUIET = structlog.wrap_logger(structlog.PrintLogger(), processors=[_drop])
 
 
-class FaultyLedger(MemoryLedger):
-    """The memory twin with a choice of faults: `before` may raise for a commit, given its number from 1."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.commits = 0
-        self.before: Callable[[int], None] | None = None
-        self.full = False
-
-    def commit(self, appends: Sequence[Append], partials: Sequence[PutPartial] = ()) -> list[AppendResult]:
-        self.commits += 1
-        if self.full:
-            raise LedgerFullError("no room")
-        if self.before is not None:
-            self.before(self.commits)
-        return super().commit(appends, partials)
-
-    def has_room(self) -> bool:
-        return not self.full
-
-
 class SimHost:
-    """One Maka. `world` is new after each restart; `replies` collects what commands were answered."""
+    """One Maka. `world` is new after each restart; `store` is one on disk where the memory twin won't do."""
 
     def __init__(
         self,
@@ -76,26 +57,27 @@ class SimHost:
         *,
         window: int | None = None,
         choose: Callable[[int], int] | None = None,
+        store: FaultyLedger | None = None,
     ) -> None:
         self.script = script
         self.window = window
         self.fatal: list[str] = []
         self.provider_name = "sim"
         self.waits_keep = True
-        self.disk: dict[str, str | None] = {}
         self._commands = 0
         self._seed = seed
         self._choose = choose
-        self.blobs = MemoryBlobs()
-        self.store = FaultyLedger(blobs=self.blobs)
+        self.effects = Effects()
+        self.blobs = FaultyBlobs(None if store is None else store.root)
+        self.store = store or FaultyLedger(blobs=self.blobs)
         self.world = World(seed, choose)
         self.start()
 
     def start(self) -> None:
         world, store = self.world, self.store
-        self.catalog = SimCatalog(world, self.facts, self.disk)
+        self.catalog = SimCatalog(world, self.facts, self.effects)
         self.provider = SimProvider(world, self.facts, self.script, self.window)
-        self.undo = SimUndo(world, self.facts, self.disk)
+        self.undo = SimUndo(world, self.facts, self.effects)
         self.processes = SimProcesses()
         self.ports = Ports(
             ids=world.next_id,
@@ -113,22 +95,46 @@ class SimHost:
             spawn=world.spawn,
             log=QUIET,
         )
-        fatal = self.fatal.append
+        self.fatal = []
+        over: list[Address[ToKernel]] = []
+
+        def fatal(reason: str) -> None:
+            self.fatal.append(reason)
+            for kernel in over:
+                kernel.tell(LedgerDied(reason=reason))
+
         self.ledger: Address[ToLedger] = world.spawn(
-            LedgerActor, QUIET, None, store, self.blobs, world, world, world.next_id, fatal, self.waits_keep
+            LedgerActor, QUIET, fatal, store, self.blobs, world, world, world.next_id, fatal, self.waits_keep
         )
-        self.feed: Address[ToFeed] = world.spawn(ProjectionActor, QUIET, None, store)
-        self.ledger.tell(Follow(to=self.feed))
-        self.kernel: Address[ToKernel] = world.spawn(KernelActor, self.ports, None, self.ledger, self.feed)
+        self.feed = self._feed()
+        self.ledger.tell(Follow(to=Watch(world, self._head, self.feed.tell)))  # type: ignore[arg-type]
+        self.kernel: Address[ToKernel] = world.spawn(KernelActor, self.ports, fatal, self.ledger, self.feed)
+        over.append(self.kernel)
         self.recovered = SimReply()
         self.kernel.tell(Recover(reply=self.recovered))
+
+    def _feed(self) -> Address[ToFeed]:
+        """Start the feed, with a successor for each one that crashes."""
+
+        def died(_: str) -> None:
+            feed.move_to(self.world.spawn(ProjectionActor, QUIET, died, self.store))
+
+        feed: Address[ToFeed] = self.world.spawn(ProjectionActor, QUIET, died, self.store)
+        return feed
+
+    def _head(self) -> int:
+        return self.store.head().position
+
+    @property
+    def is_gone(self) -> bool:
+        """Say whether the process died in the middle of a commit."""
+        return self.store.cut
 
     def crash(self) -> None:
         """Lose everything but the committed bytes, then start again on them."""
         self.world.drop_all()
         ids, now_s = self.world.ids, self.world.now_s
-        state = self.store.snapshot()
-        self.store = FaultyLedger(state, blobs=self.blobs)
+        self.store = self.store.again()
         self.world = World(self.world.random.randrange(1 << 30), self._choose)
         self.world.ids, self.world.now_s = ids, now_s
         self.start()
@@ -202,9 +208,17 @@ class SimHost:
         return reply
 
     def follow(self, session_id: SessionId, after_position: int = 0) -> SimSink:
-        sink = SimSink(lambda: self.store.head().position)
+        sink = SimSink(self.world, self._head)
         self.feed.tell(Subscribe(session_id=session_id, after_position=after_position, sink=sink))
         return sink
+
+    def sweep(self) -> None:
+        self.kernel.tell(Sweep())
+
+    def shut_down(self) -> SimReply:
+        reply = SimReply()
+        self.kernel.tell(Shutdown(reply=reply))
+        return reply
 
     def _command(self, given: str | None) -> CommandId:
         self._commands += 1
@@ -217,16 +231,6 @@ class SimHost:
 
     def session_facts(self, session_id: SessionId) -> list[Committed]:
         return self.store.read_session(session_id, 0, 1 << 30)
-
-
-def fail_commit(number: int, error: Exception) -> Callable[[int], None]:
-    """Return a fault for `FaultyLedger.before`: the commit of that number raises."""
-
-    def before(count: int) -> None:
-        if count == number:
-            raise error
-
-    return before
 
 
 __all__ = ["FaultyLedger", "LedgerFailedError", "LedgerFullError", "SimHost", "fail_commit"]

@@ -1,34 +1,28 @@
-"""The world outside the actors, scripted and virtual: a provider, tools, a disk for blobs, readers.
+"""The world outside the actors, scripted and virtual: tools, processes, readers. The model is in `model`.
 
-Each part checks the laws where it stands: a provider refuses a body that no durable request names, a tool a call
-that no durable dispatch names, a reader a fact that isn't durable.
+Each part checks the laws where it stands: a tool refuses a call that no durable dispatch names or that was started
+before, a reader a fact that isn't durable.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from maka.contracts.actions import FileSeen, ProcessIdentity, Question, RecoveryMode, UserQuestionRequest
-from maka.contracts.codec import hash_hex
-from maka.contracts.content import BlobRef, Outcome
+from maka.contracts.actions import (
+    BoundaryRequest,
+    FileSeen,
+    ProcessIdentity,
+    Question,
+    RecoveryMode,
+    UserQuestionRequest,
+)
+from maka.contracts.boundary import Expansion, FileEntry
+from maka.contracts.content import FunctionResponse, Outcome
 from maka.contracts.events import Committed
 from maka.contracts.ids import EventId
-from maka.contracts.model_ports import (
-    AssembledCall,
-    ChatRequest,
-    DeltaBatch,
-    ErrorKind,
-    ModelProfile,
-    ProviderError,
-    ProviderListener,
-    StepResult,
-    ToolSpec,
-    UsageReport,
-)
+from maka.contracts.model_ports import ToolSpec
 from maka.contracts.session_events import SessionEvent
 from maka.contracts.tool_ports import (
+    Asked,
     FileFact,
     FileNow,
     ProcessFact,
@@ -41,107 +35,40 @@ from maka.contracts.tool_ports import (
     ToolListener,
     ToolResult,
 )
+from tests.sim.laws import BrokenLaw, Facts
+from tests.sim.model import Said, SimProvider
 from tests.sim.world import World
 
-Facts = Callable[[], list[Committed]]
-"""Everything durable, in order."""
+__all__ = ["TOOL_NAMES", "BrokenLaw", "Facts", "Said", "SimProvider"]
+
+LATE_S = 5.0
+"""How long a late tool takes to end after its cancel: longer than a run waits for it."""
 
 
-class BrokenLaw(AssertionError):
-    """Something happened that the design forbids."""
+class Effects:
+    """What calls really did, through every crash: a call is started once, and what had an effect isn't denied."""
 
-
-# -- provider -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Said:
-    """One scripted answer: pieces of text, calls, then a finish; or an error after the pieces."""
-
-    text: tuple[str, ...] = ()
-    thinking: tuple[str, ...] = ()
-    calls: tuple[AssembledCall, ...] = ()
-    error: ProviderError | None = None
-    hangs: bool = False
-
-
-class SimProvider:
-    """Answers each request with what `script` says for it."""
-
-    kind = "simulated"
-
-    def __init__(self, world: World, facts: Facts, script: Callable[[ChatRequest], Said], window: int | None) -> None:
-        self.profile = ModelProfile(
-            name="sim", base_url="sim:", model="sim-1", context_window=window, send_reasoning_back=True
-        )
-        self._world = world
-        self._facts = facts
-        self.script = script
-        self.requests: list[ChatRequest] = []
-
-    def encode(self, request: ChatRequest) -> bytes:
-        return msgspec.json.encode(request)
-
-    def start(self, body: bytes, listener: ProviderListener) -> "SimStream":
-        digest = hash_hex(body)
-        durable = (item.event.actions.model_request for item in self._facts() if item.event.actions is not None)
-        if not any(request is not None and request.request_hash == digest for request in durable):
-            raise BrokenLaw("a request was sent that no durable fact names")
-        request = msgspec.json.decode(body, type=ChatRequest)
-        self.requests.append(request)
-        return SimStream(self._world, listener, self.script(request))
-
-
-class SimStream:
-    """One request under way: acts at later steps of the world, one unanswered batch at a time."""
-
-    def __init__(self, world: World, listener: ProviderListener, said: Said) -> None:
-        self._world = world
-        self._listener = listener
-        self._said = said
-        self._pieces = [("thinking", each) for each in said.thinking] + [("text", each) for each in said.text]
-        self._over = False
-        self._observed = False
-        world.soon("provider", self._next)
-
-    def ack(self) -> None:
-        self._world.soon("provider", self._next)
-
-    def cancel(self) -> None:
-        if not self._over:
-            self._over = True
-            error = ProviderError(kind=ErrorKind.CANCELLED, message="cancelled")
-            self._world.soon("provider", lambda: self._listener.failed(error, self._observed))
-
-    def _next(self) -> None:
-        if self._over:
-            return
-        if self._pieces:
-            self._observed = True
-            self._listener.batch(DeltaBatch(pieces=(self._pieces.pop(0),)))
-            return
-        if self._said.hangs:
-            return
-        self._over = True
-        if self._said.error is not None:
-            self._listener.failed(self._said.error, self._observed)
-            return
-        usage = UsageReport(input=10, output=5, total=15)
-        reason = "tool_calls" if self._said.calls else "stop"
-        self._listener.finished(StepResult(finish_reason=reason, calls=self._said.calls, usage=usage))
+    def __init__(self) -> None:
+        self.started: set[str] = set()
+        self.done: set[str] = set()
+        self.hanging: set[str] = set()
+        self.disk: dict[str, str | None] = {}
 
 
 # -- tools --------------------------------------------------------------------------------------------------------
 
 
 class SimTool:
-    """A tool of one of a few kinds: quick, file, process, hangs (until cancelled), deaf (never ends)."""
+    """A tool of one of a few kinds.
+
+    Quick; File and Process, whose effect waits for its fact; Hang (until cancelled), Late (ends long after its
+    cancel), Deaf (never ends), Twice (ends twice, and goes on talking), Raise.
+    """
 
     recovery_mode: RecoveryMode = "outcome_unknown"
     exclusive = False
 
-    def __init__(self, name: str, world: World, facts: Facts, disk: dict[str, str | None]) -> None:
-        self.disk = disk
+    def __init__(self, name: str, world: World, facts: Facts, seen: Effects) -> None:
         self.spec = ToolSpec(
             name=name,
             description=name,
@@ -152,26 +79,32 @@ class SimTool:
                 "additionalProperties": False,
             },
         )
-        self._world = world
-        self._facts = facts
+        self.world = world
+        self.facts = facts
+        self.seen = seen
         self.effects: list[str] = []
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
-        dispatches = (item.event.actions.tool_dispatch for item in self._facts() if item.event.actions is not None)
+        dispatches = (item.event.actions.tool_dispatch for item in self.facts() if item.event.actions is not None)
         if not any(dispatch is not None and dispatch.call_id == call.call_id for dispatch in dispatches):
-            raise BrokenLaw("a tool was started that no durable dispatch names")
+            self.world.breaks("a tool was started that no durable dispatch names")
+        if call.call_id in self.seen.started:
+            self.world.breaks("a call was started twice")
+        if self.answer_of(call) is not None:
+            self.world.breaks("a call was started that had been answered")
+        self.seen.started.add(call.call_id)
         if self.spec.name == "Raise":
             raise SystemExit(3)
         run = _Running(self, call, listener)
-        self._world.soon(f"tool {self.spec.name}", run.begin)
+        self.soon(run.begin)
         return run.cancel
 
     def soon(self, act: Callable[[], None]) -> None:
-        self._world.soon(f"tool {self.spec.name}", act)
+        self.world.soon(f"tool {self.spec.name}", act)
 
     def committed(self, call: ToolCall) -> bool:
         """Say whether a fact of the call's effect is durable."""
-        for item in self._facts():
+        for item in self.facts():
             actions = item.event.actions
             if actions is None:
                 continue
@@ -179,6 +112,14 @@ class SimTool:
             if fact is not None and fact.call_id == call.call_id:
                 return True
         return False
+
+    def answer_of(self, call: ToolCall) -> Outcome | None:
+        """Return what the log says of a call."""
+        for item in self.facts():
+            content = item.event.content
+            if isinstance(content, FunctionResponse) and content.call_id == call.call_id:
+                return content.outcome
+        return None
 
 
 class _Running:
@@ -195,80 +136,110 @@ class _Running:
         path = str(self._call.args["path"])
         match self._tool.spec.name:
             case "File":
-                before = self._tool.disk.get(path)
-                fact = FileFact(
+                before = self._tool.seen.disk.get(path)
+                self._change = FileFact(
                     path=path, before_sha256=before, after_sha256="a" * 64, pre_image=b"old" * 20, temp_name=".tmp"
                 )
-                self._change = fact
-                self._listener.commit(fact, self._granted)
+                self._listener.commit(self._change, self._granted)
             case "Undo":
-                undoes = EventId(str(self._call.args["undoes"]))
                 before, after = self._call.args["from_sha256"], self._call.args["to_sha256"]
-                fact = FileFact(
+                self._change = FileFact(
                     path=path,
                     before_sha256=before,
                     after_sha256=after,
                     pre_image=None if before is None else b"new" * 20,
                     temp_name=".tmp",
-                    undoes=undoes,
+                    undoes=EventId(str(self._call.args["undoes"])),
                 )
-                self._change = fact
-                self._listener.commit(fact, self._granted)
-            case "Process":
+                self._listener.commit(self._change, self._granted)
+            case "Process" | "Late":
                 process = ProcessIdentity(pid=7, group=7, start_ticks=1, boot_id="boot")
                 self._listener.commit(ProcessFact(process=process, command="true"), self._granted)
             case "Hang" | "Deaf":
+                self._tool.seen.hanging.add(self._call.call_id)
                 self._listener.output("stdout", "still here")
             case _:
                 self._end(Outcome.OK, "read " + path, FileSeen(path=path, sha256="b" * 64))
 
     def cancel(self) -> None:
-        if self._tool.spec.name != "Deaf":
-            self._tool.soon(lambda: self._end(Outcome.ABORTED, "stopped", None))
+        def end() -> None:
+            self._end(Outcome.ABORTED, "stopped", None)
+
+        match self._tool.spec.name:
+            case "Deaf":
+                return
+            case "Late":
+                self._tool.world.after(LATE_S, end)
+            case _:
+                self._tool.soon(end)
 
     def _granted(self, granted: bool) -> None:
         if not granted:
             self._end(Outcome.NOT_STARTED, "not done", None)
             return
         if not self._tool.committed(self._call):
-            raise BrokenLaw("an effect before its fact")
+            self._tool.world.breaks("an effect before its fact")
+        if self._tool.answer_of(self._call) not in (None, Outcome.OUTCOME_UNKNOWN):
+            self._tool.world.breaks("an effect of a call whose outcome was known")
         self._tool.effects.append(str(self._call.call_id))
+        self._tool.seen.done.add(self._call.call_id)
         if self._change is not None:
-            self._tool.disk[self._change.path] = self._change.after_sha256
+            self._tool.seen.disk[self._change.path] = self._change.after_sha256
         self._tool.soon(lambda: self._listener.output("stdout", "line\n"))
         self._tool.soon(lambda: self._end(Outcome.OK, "done", None))
 
     def _end(self, outcome: Outcome, text: str, seen: FileSeen | None) -> None:
-        if not self._over:
-            self._over = True
-            self._listener.ended(ToolResult(outcome=outcome, text=text, seen=seen, whole=b"whole " + text.encode()))
+        if self._over:
+            return
+        self._over = True
+        self._tool.seen.hanging.discard(self._call.call_id)
+        self._listener.ended(ToolResult(outcome=outcome, text=text, seen=seen, whole=b"whole " + text.encode()))
+        if self._tool.spec.name == "Twice":
+            self._tool.soon(self._once_more)
+
+    def _once_more(self) -> None:
+        self._listener.output("stdout", "late")
+        self._listener.ended(ToolResult(outcome=Outcome.ERROR, text="the second end"))
+        process = ProcessIdentity(pid=8, group=8, start_ticks=1, boot_id="boot")
+        self._listener.commit(ProcessFact(process=process, command="late"), self._late_grant)
+
+    def _late_grant(self, granted: bool) -> None:
+        if granted:
+            self._tool.world.breaks("an effect was granted after the call's end")
 
 
 class SimAsking(SimTool):
     """A call that a person answers."""
 
-    def request(self, call: ToolCall, active_ms: int) -> UserQuestionRequest:
-        questions = (Question(question=str(call.args["path"])),)
-        return UserQuestionRequest(call_id=call.call_id, questions=questions, active_ms=active_ms)
+    def prepare(self, call: ToolCall, env: ToolEnv) -> Asked | str:
+        path = str(call.args["path"])
+        if path == "/refused":
+            return "this can't be asked for"
+        if path.startswith("/boundary"):
+            entries = (FileEntry(path=path, access="write", scope="subtree"),)
+            expansion = Expansion(filesystem=entries)
+            return BoundaryRequest(call_id=call.call_id, expansion=expansion, justification="since")
+        return UserQuestionRequest(call_id=call.call_id, questions=(Question(question=path),))
 
 
 class SimUndo(SimTool):
     """Puts files back; a file that nobody changed isn't there."""
 
-    def __init__(self, world: World, facts: Facts, disk: dict[str, str | None]) -> None:
-        super().__init__("Undo", world, facts, disk)
+    def __init__(self, world: World, facts: Facts, seen: Effects) -> None:
+        super().__init__("Undo", world, facts, seen)
 
     def look(self, cwd: str, path: str) -> FileNow:
-        return FileNow(sha256=self.disk.get(path))
+        return FileNow(sha256=self.seen.disk.get(path))
 
 
-TOOL_NAMES = ("Quick", "File", "Process", "Hang", "Deaf")
+TOOL_NAMES = ("Quick", "File", "Process", "Hang", "Deaf", "Late", "Twice")
+HANGING = ("Hang", "Deaf")
 
 
 class SimCatalog:
-    def __init__(self, world: World, facts: Facts, disk: dict[str, str | None]) -> None:
-        self.tools = {name: SimTool(name, world, facts, disk) for name in (*TOOL_NAMES, "Raise")}
-        self.tools["Ask"] = SimAsking("Ask", world, facts, disk)
+    def __init__(self, world: World, facts: Facts, seen: Effects) -> None:
+        self.tools = {name: SimTool(name, world, facts, seen) for name in (*TOOL_NAMES, "Raise")}
+        self.tools["Ask"] = SimAsking("Ask", world, facts, seen)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self.tools.values())
@@ -278,17 +249,6 @@ class SimCatalog:
 
 
 # -- the rest -----------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class SimBlobs:
-    """Keeps large values; small ones travel with the append."""
-
-    stored: dict[str, bytes] = field(default_factory=dict[str, bytes])
-
-    def put(self, data: bytes) -> tuple[BlobRef, bytes | None]:
-        ref = BlobRef(sha256=hash_hex(data), size_bytes=len(data))
-        return ref, data
 
 
 class SimProcesses:
@@ -311,24 +271,46 @@ class SimLeftovers:
 class SimSink:
     """A reader that checks what it is shown: durable facts only, in order, each once."""
 
-    def __init__(self, head: Callable[[], int]) -> None:
+    def __init__(self, world: World, head: Callable[[], int]) -> None:
+        self._world = world
         self._head = head
         self.events: list[SessionEvent] = []
         self.last_position = 0
+        self.is_lost = False
 
     def put(self, events: tuple[SessionEvent, ...]) -> bool:
         for event in events:
             if event.position is not None:
                 if event.position > self._head():
-                    raise BrokenLaw("a fact was shown before it was durable")
+                    self._world.breaks("a fact was shown before it was durable")
                 if event.position <= self.last_position:
-                    raise BrokenLaw("a fact was shown twice or out of order")
+                    self._world.breaks("a fact was shown twice or out of order")
                 self.last_position = event.position
             self.events.append(event)
         return True
 
     def lost(self) -> None:
-        return
+        self.is_lost = True
+
+
+class Watch:
+    """Stands before the feed: what the ledger publishes is durable, in order, each fact once and none left out."""
+
+    def __init__(self, world: World, head: Callable[[], int], tell: Callable[[Any], object]) -> None:
+        self._world = world
+        self._head = head
+        self._tell = tell
+        self.position = head()
+
+    def tell(self, message: Any) -> None:
+        items: tuple[Committed, ...] = message.items
+        for item in items:
+            if item.position > self._head():
+                self._world.breaks("a fact was published before it was durable")
+            if item.position != self.position + 1:
+                self._world.breaks(f"position {item.position} was published after {self.position}")
+            self.position = item.position
+        self._tell(message)
 
 
 class SimReply:

@@ -1,180 +1,272 @@
 """Swarm scenarios: each seed draws which actions and faults there are, what the model says, and the schedule.
 
-A failing seed is a whole failing story: `python -m tests.sim.swarm SEED` tells it.
+A failing seed is a whole failing story: `python -m tests.sim.swarm SEED` tells the shortest one that fails the same
+way; `python -m tests.sim.swarm FIRST COUNT` plays many on all cores.
 """
 
 import random
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from unittest.mock import patch
 
-from maka.contracts.commands import SessionCreated
 from maka.contracts.content import RunLimits
 from maka.contracts.ids import SessionId
-from maka.contracts.model_ports import AssembledCall, ChatRequest, ErrorKind, ProviderError
+from maka.contracts.model_ports import ChatRequest
 from tests.sim.checkers import Checker
+from tests.sim.clients import Clients
+from tests.sim.faults import FaultyLedger
 from tests.sim.host import SimHost
-from tests.sim.outside import TOOL_NAMES, BrokenLaw, Said, SimReply
+from tests.sim.laws import BrokenLaw
+from tests.sim.model import Said
+from tests.sim.settle import settle
+from tests.sim.shrink import shrink
+from tests.sim.story import DONE, Choices, Move, Story, draw, pick_one
 
-ACTIONS = ("send", "send", "stop", "follow", "create", "answer", "answer", "undo", "undo")
-FAULTS = ("crash", "full", "kill_run", "kill_backend", "kill_tool", "kill_session")
 VICTIMS = {
-    "kill_run": "RunActor",
-    "kill_backend": "BackendActor",
-    "kill_tool": "ToolActor",
-    "kill_session": "SessionActor",
+    "run": "RunActor",
+    "backend": "BackendActor",
+    "tool": "ToolActor",
+    "session": "SessionActor",
+    "feed": "ProjectionActor",
+    "kernel": "KernelActor",
+    "ledger": "LedgerActor",
 }
-STEPS_MAX = 400
+LEAVES_AFTER_STEPS = 12
+"""How long a process whose ledger failed still lives, at most."""
+BLOCK = 250
 
 
 class Swarm:
-    """One seed's world and story."""
+    """One story being played."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        draw = self.random
-        self.faults = [fault for fault in FAULTS if draw.random() < 0.4]
-        self.tools = [name for name in (*TOOL_NAMES, "Ask") if draw.random() < 0.7] or ["Quick"]
-        self.calls_max = draw.choice((1, 3, 6))
-        self.error_share = draw.choice((0.0, 0.1, 0.4))
-        self.host = SimHost(seed, self.answer, window=draw.choice((None, 400, 4_000)))
+    def __init__(self, story: Story, *, store: FaultyLedger | None = None) -> None:
+        self.story = story
+        self.choices = Choices(story)
+        self.host = SimHost(story.seed, self.answer, window=story.window, choose=self.choices, store=store)
         self.checker = Checker(self.host)
-        self.sessions: list[SessionId] = []
-        self.replies: list[tuple[str, SimReply]] = []
-        self.story: list[str] = []
+        self.clients = Clients(self.host)
+        self.waits: list[tuple[SessionId, str]] = []
+        self.told: list[str] = []
+        self.steps = 0
+        self._asked = 0
+        self._leaving = -1
+        self._head_at_death: int | None = None
 
-    # -- the model ------------------------------------------------------------------------------------------------
+    @property
+    def sessions(self) -> list[SessionId]:
+        return self.clients.sessions
 
-    def answer(self, request: ChatRequest) -> Said:
-        draw = self.random
-        if draw.random() < self.error_share:
-            return self._error()
-        text = tuple(draw.choice(("a", "bb ", "\n", "word ")) for _ in range(draw.randrange(4)))
-        steps = sum(message.role == "assistant" for message in request.messages)
-        if draw.random() < (0.6 if steps < 6 else 0.1):
-            calls = tuple(self._call(number) for number in range(draw.randint(1, self.calls_max)))
-            return Said(text=text, thinking=("hm",) if draw.random() < 0.3 else (), calls=calls)
-        return Said(text=(*text, "done"), hangs=draw.random() < 0.1)
+    def answer(self, _: ChatRequest) -> Said:
+        self._asked += 1
+        said = self.story.answer(self._asked)
+        self.tell(f"the model answers request {self._asked}: {said}")
+        return said
 
-    def _call(self, number: int) -> AssembledCall:
-        draw = self.random
-        name = draw.choice((*self.tools, "Raise", "Unknown"))
-        args = draw.choice(({"path": "/w/f"}, {"path": "/w/g"}, None, {}))
-        return AssembledCall(provider_id=draw.choice(("k", f"k{number}", None)), name=name, args=args, raw="[]")
-
-    def _error(self) -> Said:
-        draw = self.random
-        kind = draw.choice([kind for kind in ErrorKind if kind is not ErrorKind.CANCELLED])
-        error = ProviderError(kind=kind, message="trouble", retryable=draw.random() < 0.6)
-        return Said(text=("par",) if draw.random() < 0.5 else (), error=error)
-
-    # -- the story ------------------------------------------------------------------------------------------------
+    def tell(self, words: str) -> None:
+        self.told.append(f"step {self.steps:4}  {words}")
 
     def play(self) -> None:
-        """Let actions, faults and steps mix, then let everything settle without faults, and check."""
-        self.sessions.append(self.host.session())
-        for _ in range(STEPS_MAX):
-            roll = self.random.random()
-            if roll < 0.04:
-                self._act(self.random.choice(ACTIONS))
-            elif roll < 0.055 and self.faults:
-                self._fault(self.random.choice(self.faults))
-            else:
-                self.host.world.step()
-            self.checker.step()
-            self._note_sessions()
-        self.settle()
+        """Let moves and steps mix, then let everything settle without faults, and check."""
+        self.clients.create()
+        self._run_until_session()
+        moves = list(self.story.moves)
+        for at in range(self.story.steps):
+            while moves and moves[0].at <= at:
+                self._move(moves.pop(0))
+            self.step()
+        settle(self)
 
-    def settle(self) -> None:
-        """End all faults, stop what hangs, and check that everything comes to its end."""
-        self.host.store.full = False
-        self._steps()
-        for _ in range(80):
-            for session_id in self.sessions:
-                self.replies.append(("stop", self.host.stop(session_id)))
-            self._steps()
-            if all(run.terminal is not None for run in self.checker.runs.values()):
-                break
-        self.checker.settled()
-        unanswered = [name for name, reply in self.replies if reply.value is None]
-        if unanswered:
-            raise BrokenLaw(f"commands without an answer: {unanswered}")
+    def step(self) -> None:
+        """One step of the world, then every check."""
+        self.steps += 1
+        self.host.world.step()
+        self.look()
 
-    def _steps(self) -> None:
-        self.host.world.run(60_000)
+    def look(self) -> None:
+        """Check everything, and let the process leave where it must."""
         self.checker.step()
+        self.clients.check()
+        if self.host.is_gone:
+            self.crash("dies at a commit")
+        elif self.host.fatal:
+            self._leave()
 
-    def _act(self, action: str) -> None:
-        draw, host = self.random, self.host
-        session_id = draw.choice(self.sessions)
-        self.story.append(action)
-        match action:
+    def crash(self, why: str) -> None:
+        self.tell(f"the process {why}, and starts again")
+        self._leaving = -1
+        self.host.crash()
+        self.clients.crashed()
+
+    def _leave(self) -> None:
+        """The ledger or the kernel died: the process goes within some steps; a dead ledger stores nothing more."""
+        if self._leaving < 0:
+            self._leaving, self._head_at_death = LEAVES_AFTER_STEPS, None
+        store, head = self.host.store, self.host.store.head().position
+        if self._head_at_death is None and (store.failed or store.closed):
+            self._head_at_death = head
+        if self._head_at_death not in (None, head):
+            raise BrokenLaw("a fact was stored after the ledger's death")
+        self._leaving -= 1
+        if self._leaving <= 0:
+            self.crash("leaves, since its ledger or kernel died")
+
+    def _run_until_session(self) -> None:
+        while not self.sessions:
+            self.step()
+
+    # -- moves ----------------------------------------------------------------------------------------------------
+
+    def _move(self, move: Move) -> None:
+        self.tell(move.kind)
+        self._note_waits()
+        if move.kind.startswith(("kill_", "stillborn_")):
+            self._kill(move)
+        elif move.kind in ("crash", "die_lost", "die_kept", "sync_lost", "sync_kept", "refuse", "full", "blobs"):
+            self._fail(move.kind)
+        elif move.kind in ("early", "late"):
+            self.host.world.pass_time(late_s=0.0 if move.kind == "early" else float(move.pick % 8))
+        elif move.kind.startswith("answer"):
+            self._answer_wait(move)
+        else:
+            self._ask(move)
+        self.look()
+
+    def _ask(self, move: Move) -> None:
+        chance, clients = random.Random(move.pick), self.clients
+        session_id = chance.choice(self.sessions)
+        match move.kind:
             case "send":
-                limits = RunLimits(steps_max=draw.choice((None, 1, 3)), active_s_max=draw.choice((None, 5.0)))
-                self.replies.append(
-                    (action, host.send(session_id, draw.choice(("go", "on", "x" * 900)), limits=limits))
-                )
+                limits = RunLimits(steps_max=chance.choice((None, 1, 3)), active_s_max=chance.choice((None, 5.0)))
+                clients.send(session_id, chance.choice(("go", "on", "x" * 900)), limits)
             case "stop":
-                self.replies.append((action, host.stop(session_id)))
-            case "undo":
-                runs = [run.run.run_id for run in self.checker.runs.values() if run.run.session_id == session_id]
-                run_id = draw.choice(runs) if runs and draw.random() < 0.5 else None
-                self.replies.append((action, host.undo_changes(session_id, run_id=run_id)))
-            case "answer":
-                waits = host.waits(session_id)
-                if waits:
-                    self.replies.append((action, host.answer(session_id, draw.choice(waits))))
+                clients.stop(session_id)
+            case "create":
+                clients.create()
             case "follow":
-                host.follow(session_id, draw.choice((0, host.store.head().position)))
+                self.host.follow(session_id, chance.choice((0, self.host.store.head().position)))
+            case "repeat" | "conflict":
+                if (asked := pick_one(move.pick, clients.sent)) is not None:
+                    clients.repeat(asked, text="another" if move.kind == "conflict" and asked.text else None)
+            case "sweep":
+                self.host.sweep()
+            case "shutdown":
+                clients.shut_down()
             case _:
-                self.replies.append((action, host.create()))
+                raise AssertionError(f"an unknown move: {move.kind}")
 
-    def _note_sessions(self) -> None:
-        for _, reply in self.replies:
-            if isinstance(reply.value, SessionCreated) and reply.value.session_id not in self.sessions:
-                self.sessions.append(reply.value.session_id)
+    def _note_waits(self) -> None:
+        for session_id in self.sessions:
+            for wait in self.host.waits(session_id):
+                if (session_id, wait) not in self.waits:
+                    self.waits.append((session_id, wait))
 
-    def _fault(self, fault: str) -> None:
-        self.story.append(fault)
-        match fault:
+    def _answer_wait(self, move: Move) -> None:
+        """Answer a wait: an open one, one that may be over, or one under another session's name."""
+        open_now: list[tuple[SessionId, str]] = [
+            (session, wait) for session in self.sessions for wait in self.host.waits(session)
+        ]
+        late = move.kind in ("answer_late", "answer_elsewhere")
+        found = pick_one(move.pick, list(self.waits) if late else open_now)
+        if found is None:
+            return
+        session_id, wait = found
+        if move.kind == "answer_elsewhere":
+            session_id = self.sessions[move.pick % len(self.sessions)]
+        for _ in range(2 if move.kind == "answer_twice" else 1):
+            self.clients.answer(session_id, wait)
+
+    # -- faults ---------------------------------------------------------------------------------------------------
+
+    def _fail(self, kind: str) -> None:
+        match kind:
             case "crash":
-                self.host.crash()
-                self.replies.clear()  # who asked a dead process asks again
+                self.crash("dies between two messages")
             case "full":
                 self.host.store.full = not self.host.store.full
+            case "blobs":
+                self.host.blobs.full = not self.host.blobs.full
             case _:
-                self._kill(
-                    {"run": "RunActor", "backend": "BackendActor", "tool": "ToolActor"}.get(fault[5:], "SessionActor")
-                )
+                self.host.store.next = kind  # type: ignore[assignment]
 
-    def _kill(self, name: str) -> None:
-        """Let an actor meet a bug: its next message raises."""
-        found = [actor for actor in self.host.world.actors if type(actor).__name__ == name]
-        if found:
-            victim = self.random.choice(found)
+    def _kill(self, move: Move) -> None:
+        """Let an actor meet a bug: its next message raises; or let the next of its class fail to start."""
+        how, _, whom = move.kind.partition("_")
+        name = VICTIMS[whom]
+        if how == "stillborn":
+            self.host.world.stillborn.append(name)
+            return
+        victim = pick_one(move.pick, [each for each in self.host.world.actors if type(each).__name__ == name])
+        if victim is None:
+            return
 
-            def broken(message: object) -> None:
-                raise RuntimeError(f"planted in {name}")
+        def broken(message: object) -> None:
+            raise RuntimeError(f"planted in {name}")
 
-            victim.receive = broken
+        victim.receive = broken
 
 
-def play(seed: int) -> Swarm:
-    """Play one seed; raises with the seed in the message where a law breaks."""
-    swarm = Swarm(seed)
-    try:
-        swarm.play()
-    except BaseException as error:
-        error.add_note(f"seed {seed}; story {swarm.story}; last steps {swarm.host.world.trace[-40:]}")
-        raise
-    return swarm
+def tell(story: Story, swarm: Swarm | None, error: BaseException) -> str:
+    """Tell a failing story in full."""
+    lines = [f"{type(error).__name__}: {error}", f"tools {story.tools}, window {story.window}, idle {story.idle_max}"]
+    if swarm is not None:
+        lines += [*swarm.told, "the last steps: " + ", ".join(swarm.host.world.trace[-40:])]
+    return "\n".join(lines)
+
+
+def attempt(story: Story) -> tuple[Swarm | None, BaseException | None]:
+    """Play a story; return it as far as it came, and what broke."""
+    swarm: Swarm | None = None
+    with patch("actors.kernel.SESSIONS_IDLE_MAX", story.idle_max):
+        try:
+            swarm = Swarm(story)
+            swarm.play()
+        except Exception as error:
+            return swarm, error
+    return swarm, None
+
+
+def play(seed: int, only: tuple[str, ...] = ()) -> Swarm:
+    """Play one seed; where a law breaks, raise with the shortest story that breaks one in the same way."""
+    story = draw(seed, only)
+    swarm, error = attempt(story)
+    if error is None:
+        assert swarm is not None
+        return swarm
+    made = () if swarm is None else tuple(swarm.choices.made)
+
+    def fails(smaller: Story) -> tuple[int, ...] | None:
+        played, found = attempt(smaller)
+        same = found is not None and type(found) is type(error)
+        return tuple(played.choices.made) if same and played is not None else None
+
+    short = shrink(story, made, fails)
+    played, found = attempt(short)
+    failure = found or error
+    failure.add_note(f"seed {seed}\n{tell(short, played, failure)}")
+    raise failure
+
+
+def play_many(first: int, count: int) -> int:
+    """Play seeds one after the other; return how many."""
+    for seed in range(first, first + count):
+        play(seed)
+    return count
 
 
 def main(arguments: list[str], say: Callable[[str], object] = print) -> None:
     first, count = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 1
-    for seed in range(first, first + count):
-        play(seed)
+    if count <= BLOCK:
+        play_many(first, count)
+    else:
+        with ProcessPoolExecutor() as pool:
+            blocks = [(start, min(BLOCK, first + count - start)) for start in range(first, first + count, BLOCK)]
+            for done in pool.map(play_many, *zip(*blocks, strict=True)):
+                assert done
     say(f"{count} seeds from {first}: every law held")
 
+
+__all__ = ["DONE", "Swarm", "attempt", "main", "play", "play_many"]
 
 if __name__ == "__main__":
     main(sys.argv[1:])

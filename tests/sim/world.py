@@ -8,12 +8,13 @@ loop handle one envelope, so error paths, failure hooks and teardown are Pykka's
 import contextlib
 import random
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pykka
 
 from actors.address import Address
 from actors.base import MakaActor, TwoLanes
+from tests.sim.laws import BrokenLaw
 
 M = TypeVar("M")
 
@@ -42,13 +43,20 @@ class Livelock(AssertionError):
 
 
 class World:
-    """A seeded scheduler and its virtual time. `trace` is the schedule, `crashes` the actors that died of a bug."""
+    """A seeded scheduler and its virtual time.
+
+    `trace` is the schedule, `crashes` the actors that died of a bug and why, `broken` the laws that the outside saw
+    broken: an actor's fence would swallow what is raised there. `stillborn` names classes whose next actor can't start.
+    """
 
     def __init__(self, seed: int, choose: Callable[[int], int] | None = None) -> None:
         self.random = random.Random(seed)
         self._choose = choose or self.random.randrange
         self.actors: list[Any] = []
         self.trace: list[str] = []
+        self.crashes: list[tuple[str, BaseException]] = []
+        self.broken: list[BrokenLaw] = []
+        self.stillborn: list[str] = []
         self.now_s = 1_000.0
         self.wall_ms = 1_700_000_000_000
         self.timers: list[SimTimer] = []
@@ -90,12 +98,27 @@ class World:
             def _start_actor_loop(self) -> None:
                 world.actors.append(self)
 
+            def on_start(self) -> None:
+                if type(self).__name__ in world.stillborn:
+                    world.stillborn.remove(type(self).__name__)
+                    raise RuntimeError("planted: it can't start")
+
+            def _handle_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+                world.crashes.append((type(self).__name__, exception_value))
+                super()._handle_failure(exception_type, exception_value, traceback)
+
         Simulated.__name__ = actor.__name__
         return Address(Simulated.start(*args))
 
     def soon(self, name: str, act: Callable[[], None]) -> None:
         """Let the outside (a provider, a tool, a disk) act at some later step."""
         self.pending.append((name, act))
+
+    def breaks(self, law: str) -> NoReturn:
+        """Note a broken law, and raise it where it was seen."""
+        error = BrokenLaw(law)
+        self.broken.append(error)
+        raise error
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -104,7 +127,7 @@ class World:
         ready = [actor for actor in self.actors if actor.fresh or not actor.actor_inbox.empty()]
         options = len(ready) + len(self.pending)
         if options == 0:
-            return self._pass_time()
+            return self.pass_time()
         choice = self._choose(options) if options > 1 else 0
         if choice < len(ready):
             self._run_one(ready[choice])
@@ -135,15 +158,19 @@ class World:
             actor.actor_inbox.draining = True
             actor._actor_loop_teardown()
 
-    def _pass_time(self) -> bool:
+    def pass_time(self, late_s: float = 0.0) -> bool:
+        """Fire the next timer, whatever else could happen; one of all that are due where they are late."""
         live = [timer for timer in self.timers if not timer.is_over]
         if not live:
+            self.now_s += late_s
             return False
         first = min(live, key=lambda timer: timer.at_s)
-        self.now_s = max(self.now_s, first.at_s)
-        self.timers = [timer for timer in live if timer is not first]
+        self.now_s = max(self.now_s, first.at_s) + late_s
+        due = sorted((timer for timer in live if timer.at_s <= self.now_s), key=lambda timer: timer.at_s)
+        chosen = due[self._choose(len(due)) if len(due) > 1 else 0]
+        self.timers = [timer for timer in live if timer is not chosen]
         self.trace.append("time")
-        first.fire()
+        chosen.fire()
         return True
 
     def drop_all(self) -> None:

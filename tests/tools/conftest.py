@@ -1,17 +1,72 @@
 """A workspace with the built-in tools over real processes."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from maka.contracts.tool_ports import Processes, Sandbox
 from maka.edges.io_loop import IoLoop
 from maka.edges.processes import AsyncProcesses
-from maka.tools.registry import builtin_tools
+from maka.edges.sandbox import find_sandbox
+from maka.tools.policy import Ground
+from maka.tools.registry import Catalog, builtin_tools
+from maka.tools.survey import ground_of
 from tests.tools.harness import Bench
 
 CHILD_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+
+OWN_RG = str(Path(sys.executable).parent / "rg")
+
+
+def make_tools(
+    processes: Processes | None = None,
+    *,
+    child_env: Mapping[str, str] = CHILD_ENV,
+    rg_path: str | None = OWN_RG,
+    sandbox: Sandbox | None = None,
+    ground: Ground | None = None,
+) -> Catalog:
+    """Make the built-in tools as a host does; without a sandbox of its own, the first that works here."""
+    return builtin_tools(
+        cast("Processes", processes),
+        child_env=child_env,
+        rg_path=rg_path,
+        sandbox=sandbox or the_sandbox(),
+        ground=ground or ground_of(str(Path.home()), (), child_env.get("PATH", "")),
+    )
+
+
+@cache
+def the_sandbox() -> Sandbox:
+    """Return the sandbox of this machine, tried once."""
+    return find_sandbox()
+
+
+@cache
+def landlock_alone() -> Sandbox:
+    """Return what a machine without bubblewrap has."""
+    return find_sandbox(lambda: "bubblewrap is hidden from this test")
+
+
+def needs(sandbox: Sandbox) -> Sandbox:
+    """Skip a test that can't be run on this machine, and say why."""
+    if sandbox.missing is not None:
+        pytest.skip(sandbox.missing)
+    return sandbox
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    """Each sandbox that there is; a test that can't have one is skipped with the reason."""
+    found = needs(the_sandbox() if request.param == "bubblewrap" else landlock_alone())
+    if request.param == "bubblewrap" and not found.name.startswith("bubblewrap"):
+        pytest.skip(f"bubblewrap does not work here; {found.name} does")
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -30,5 +85,4 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bench(processes: AsyncProcesses, workspace: Path) -> Bench:
-    rg = Path(sys.executable).parent / "rg"
-    return Bench(builtin_tools(processes, child_env=CHILD_ENV, rg_path=str(rg)), workspace)
+    return Bench(make_tools(processes), workspace)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from maka.contracts.ids import CallId, SessionId
+from maka.contracts.boundary import Boundary, Expansion, FileEntry, Grant, Profile
+from maka.contracts.ids import CallId, EventId, SessionId
 from maka.contracts.tool_ports import FileFact, ProcessFact, Tool, ToolCall, ToolCatalog, ToolEnv, ToolFact, ToolResult
 
 PATIENCE_S = 30.0
@@ -75,9 +76,10 @@ class Recorder:
 class Bench:
     """A catalogue of tools over one workspace. Remembers what was seen, as a session does."""
 
-    def __init__(self, tools: ToolCatalog, cwd: Path) -> None:
+    def __init__(self, tools: ToolCatalog, cwd: Path, boundary: Boundary | None = None) -> None:
         self.tools = tools
         self.cwd = cwd
+        self.boundary = boundary or Boundary()
         self.seen: dict[str, str] = {}
         self._calls = 0
 
@@ -98,6 +100,7 @@ class Bench:
             cwd=str(self.cwd),
             temp_suffix=f".maka-{self._calls:012}",
             seen=self.seen if seen is None else seen,
+            boundary=self.boundary,
         )
         recorder.cancel = self.tool(name).start(call, env, recorder)
         return recorder
@@ -108,6 +111,19 @@ class Bench:
         if result.seen is not None:
             self.seen[result.seen.path] = result.seen.sha256
         return result
+
+
+def boundary(
+    workspace: Path, profile: Profile = Profile.ASK, *entries: FileEntry, network: bool = False
+) -> Boundary:
+    """A boundary with one grant."""
+    grant = Grant(
+        origin=EventId("0198c0de-0000-7000-8000-00000000000e"),
+        scope="session",
+        expansion=Expansion(filesystem=entries, network=network),
+    )
+    grants = (grant,) if entries or network else ()
+    return Boundary(profile=profile, grants=grants, workspace=os.path.realpath(workspace))
 
 
 def nap(seconds: int) -> str:

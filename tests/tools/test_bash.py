@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from maka.contracts.boundary import Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import (
     LIVE_CHARS_MAX,
@@ -17,10 +18,20 @@ from maka.contracts.limits import (
     RESULT_LINES_MAX,
 )
 from maka.edges.processes import AsyncProcesses
+from maka.edges.sandbox import NoSandbox
 from maka.tools.output import SUPPRESSED
-from maka.tools.registry import builtin_tools
-from tests.tools.conftest import CHILD_ENV
-from tests.tools.harness import Bench, Recorder, nap, running
+from tests.tools.conftest import CHILD_ENV, landlock_alone, make_tools, needs, the_sandbox
+from tests.tools.harness import Bench, Recorder, boundary, nap, running
+
+
+@pytest.fixture(params=["bubblewrap", "landlock", "bypass"])
+def bench(request: pytest.FixtureRequest, processes: AsyncProcesses, workspace: Path) -> Bench:
+    """What a command is like doesn't depend on what holds it."""
+    if request.param == "landlock":
+        return Bench(make_tools(processes, sandbox=needs(landlock_alone())), workspace)
+    if request.param == "bypass":
+        return Bench(make_tools(processes, sandbox=NoSandbox("none")), workspace, boundary(workspace, Profile.BYPASS))
+    return Bench(make_tools(processes, sandbox=needs(the_sandbox())), workspace)
 
 
 def test_a_command_is_named_before_it_runs(bench: Bench, workspace: Path) -> None:
@@ -141,7 +152,9 @@ def test_h52_input_is_closed(bench: Bench, command: str, says: str) -> None:
 
 
 def test_h53_a_workspace_that_is_gone_is_named_and_may_come_back(bench: Bench, workspace: Path) -> None:
-    assert bench.run("Bash", command='rm -rf "$PWD"').outcome is Outcome.OK
+    bench.run("Bash", command='touch a; rm -rf "$PWD"')
+    assert not (workspace / "a").exists()
+    shutil.rmtree(workspace, ignore_errors=True)  # inside bubblewrap the folder itself is a mount, and stays
     gone = bench.run("Bash", command="echo hi")
     assert gone.outcome is Outcome.ERROR
     assert str(workspace) in gone.text
@@ -154,21 +167,22 @@ def test_h53_a_workspace_that_is_gone_is_named_and_may_come_back(bench: Bench, w
     [
         ("false", Outcome.ERROR, 1, "[exit code 1]"),
         ("exit 3", Outcome.ERROR, 3, "[exit code 3]"),
-        ("kill -9 $$", Outcome.ERROR, 137, "[killed by signal 9 (SIGKILL)]"),
+        ("kill -9 $$", Outcome.ERROR, 137, "signal 9 (SIGKILL)]"),
         ("exec 1>&- 2>&-; sleep 0.2", Outcome.OK, 0, "[no output, exit code 0]"),
         ("printf 'no line end'; exit 4", Outcome.ERROR, 4, "no line end\n[exit code 4]"),
     ],
 )
 def test_h86_silent_commands(bench: Bench, command: str, outcome: Outcome, exit_code: int, text: str) -> None:
     result = bench.run("Bash", command=command)
-    assert (result.outcome, result.exit_code, result.text) == (outcome, exit_code, text)
+    assert (result.outcome, result.exit_code) == (outcome, exit_code)
+    assert result.text.endswith(text)
 
 
 def test_h73_a_command_sees_the_given_environment_only(
     processes: AsyncProcesses, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "do-not-show-1234")
-    bench = Bench(builtin_tools(processes, child_env={**CHILD_ENV, "MINE": "yes"}, rg_path=None), workspace)
+    bench = Bench(make_tools(processes, child_env={**CHILD_ENV, "MINE": "yes"}, rg_path=None), workspace)
     result = bench.run("Bash", command="env | sort; cat /proc/$PPID/environ 2>/dev/null | head -c 0")
     assert "do-not-show-1234" not in result.text
     assert "MINE=yes" in result.text

@@ -30,7 +30,8 @@ def test_h60_what_leaves_the_workspace_is_refused(bench: Bench, workspace: Path,
         bench.run("Write", path=path, content="written"),
         bench.run("Edit", path=path, old_string="secret", new_string="written"),
     ):
-        assert result.outcome is Outcome.ERROR
+        assert result.outcome is Outcome.REFUSED
+        assert "sandbox_boundary_required" in result.text
         assert "outside the workspace" in result.text
         assert str(outside.parent.resolve()) in result.text  # the real path is shown
         assert "secret" not in result.text
@@ -40,7 +41,7 @@ def test_h60_what_leaves_the_workspace_is_refused(bench: Bench, workspace: Path,
 
 def test_h60_a_dangling_link_to_the_outside_creates_nothing(bench: Bench, workspace: Path, outside: Path) -> None:
     (workspace / "new").symlink_to(outside / "made")
-    assert bench.run("Write", path="new", content="x").outcome is Outcome.ERROR
+    assert bench.run("Write", path="new", content="x").outcome is Outcome.REFUSED
     assert not (outside / "made").exists()
 
 
@@ -62,7 +63,7 @@ def test_h60_the_workspace_itself_may_be_a_link(bench: Bench, workspace: Path, t
     assert through.run("Write", path="a", content="1").outcome is Outcome.OK
     assert through.run("Read", path=str(alias / "a")).text == "1"
     assert through.run("Read", path=str(workspace / "a")).text == "1"
-    assert through.run("Read", path="../outside").outcome is Outcome.ERROR
+    assert through.run("Read", path="../outside").outcome is Outcome.REFUSED
     assert through.run("Bash", command="cat a").text == "1"
 
 

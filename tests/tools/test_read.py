@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from maka.contracts.actions import FileSeen
+from maka.contracts.boundary import Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import READ_BYTES_MAX, RESULT_BYTES_MAX, RESULT_LINES_MAX
-from tests.tools.harness import Bench
+from tests.tools.harness import Bench, boundary
 
 
 def hash_of(data: bytes) -> str:
@@ -89,7 +90,9 @@ def test_h59_special_files_are_refused_at_once(bench: Bench, workspace: Path) ->
     assert "not a regular file" in bench.run("Read", path="p").text
     assert "use Glob" in bench.run("Read", path="d").text
     assert "use Glob" in bench.run("Read", path=".").text
-    assert bench.run("Read", path="/dev/zero").outcome is Outcome.ERROR
+    assert bench.run("Read", path="/dev/zero").outcome is Outcome.REFUSED
+    free = Bench(bench.tools, workspace, boundary(workspace, Profile.BYPASS))
+    assert "not a regular file" in free.run("Read", path="/dev/zero").text
     assert bench.run("Write", path="p", content="x").outcome is Outcome.ERROR
     assert bench.run("Edit", path="d", old_string="aaaaa", new_string="b").outcome is Outcome.ERROR
 

@@ -24,7 +24,8 @@ from maka.tools.diffs import unified
 from maka.tools.edit_match import MatchError, find, replaced
 from maka.tools.files import FileTurns
 from maka.tools.output import Kept
-from maka.tools.registry import builtin_tools
+from tests.tools.conftest import make_tools
+from maka.tools.policy import Ground
 from maka.tools.results import cut_middle, line_count, take_head, take_tail
 from tests.tools.harness import SESSION, Bench
 
@@ -148,7 +149,7 @@ def test_too_much_text_is_not_edited(bench: Bench, workspace: Path, content: str
 
 
 def test_what_was_written_is_remembered_within_a_bound() -> None:
-    turns = FileTurns()
+    turns = FileTurns(Ground())
     for number in range(FILES_REMEMBERED_MAX + 1):
         turns.wrote(SESSION, str(number), "hash")
     assert turns.last_written(SESSION, "0") is None
@@ -192,7 +193,7 @@ class FakeProcesses:
 )
 def test_endings_that_no_test_can_bring_about(workspace: Path, end: ProcessEnd, outcome: Outcome, says: str) -> None:
     processes = FakeProcesses(end)
-    bench = Bench(builtin_tools(processes, child_env={}, rg_path="rg"), workspace)
+    bench = Bench(make_tools(processes, child_env={}, rg_path="rg"), workspace)
     result = bench.run("Bash", command="x", timeout_ms=10 * int(BASH_TIMEOUT_MAX_S) * 1000)
     assert result.outcome is outcome
     assert result.text.startswith("part\n[")

@@ -9,7 +9,7 @@ from maka.contracts.content import Outcome
 from maka.contracts.limits import GLOB_RESULTS_MAX, GREP_LINES_MAX, GREP_PER_FILE_MAX
 from maka.edges.processes import AsyncProcesses
 from maka.tools.glob_match import PatternError, checked, compiled
-from maka.tools.registry import builtin_tools
+from tests.tools.conftest import make_tools
 from tests.tools.harness import Bench, Recorder
 
 
@@ -129,7 +129,7 @@ def test_h61_a_search_can_be_stopped(processes: AsyncProcesses, workspace: Path,
     rg = tmp_path / "rg"
     rg.write_text("#!/bin/sh\nprintf 'a\\0001:x\\n'\nwhile :; do sleep 3631; done\n")
     rg.chmod(0o755)
-    tools = builtin_tools(processes, child_env={"PATH": "/usr/bin:/bin"}, rg_path=str(rg))
+    tools = make_tools(processes, child_env={"PATH": "/usr/bin:/bin"}, rg_path=str(rg))
     recorder = Bench(tools, workspace).begin("Grep", pattern="x")
     assert recorder.asked.wait(20)
     recorder.cancel()
@@ -150,7 +150,7 @@ def test_h61_a_large_tree_is_searched_and_stopped(bench: Bench, workspace: Path)
 
 
 def test_without_ripgrep_the_tools_say_so(processes: AsyncProcesses, workspace: Path) -> None:
-    bench = Bench(builtin_tools(processes, child_env={}, rg_path=None), workspace)
+    bench = Bench(make_tools(processes, child_env={}, rg_path=None), workspace)
     assert "ripgrep" in bench.run("Glob", pattern="*").text
     assert "ripgrep" in bench.run("Grep", pattern="x").text
 

@@ -16,6 +16,7 @@ from maka.contracts.events import ModelVisibility
 from maka.contracts.ids import CallId, RunId
 from maka.contracts.tool_ports import FileFact, Tool, ToolCall, ToolEnv
 from maka.tools.files import FileTurns
+from maka.tools.policy import Ground
 from maka.tools.put_back import PutBackTool
 from maka.tools.write import WriteTool
 from projections import changes, undo_plan, undo_record
@@ -46,7 +47,7 @@ class Desk:
         self.folder = Path(os.path.realpath(folder))
         self.log = SessionLog()
         self.blobs: dict[str, bytes] = {}
-        turns = FileTurns()
+        turns = FileTurns(Ground())
         self.write_tool = WriteTool(turns)
         self.undo_tool = PutBackTool(turns, self.blobs.get)
         self.writer: dict[str, str] = {}

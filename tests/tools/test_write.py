@@ -133,11 +133,11 @@ def test_h58_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
         """
         import resource, signal, sys
         from pathlib import Path
-        from maka.tools.registry import builtin_tools
+        from tests.tools.conftest import make_tools
         from tests.tools.harness import Bench
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-        bench = Bench(builtin_tools(None, child_env={}, rg_path=None), Path(sys.argv[1]))
+        bench = Bench(make_tools(), Path(sys.argv[1]))
         result = bench.run("Write", path="run.sh", content="x" * (5 << 20))
         print(result.outcome, result.text)
         """
@@ -161,9 +161,9 @@ def test_h58_a_kill_in_mid_write_leaves_one_whole_file(tmp_path: Path) -> None:
         """
         import sys
         from pathlib import Path
-        from maka.tools.registry import builtin_tools
+        from tests.tools.conftest import make_tools
         from tests.tools.harness import Bench, Recorder
-        bench = Bench(builtin_tools(None, child_env={}, rg_path=None), Path(sys.argv[1]))
+        bench = Bench(make_tools(), Path(sys.argv[1]))
         content = "x" * (60 << 20)
         def told(fact):
             print(fact.temp_name, flush=True)

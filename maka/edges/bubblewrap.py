@@ -1,0 +1,92 @@
+"""Bubblewrap: a command in namespaces of its own, in which everything but what was allowed is read-only or not there.
+
+Laws:
+- The command has its own processes (it sees no others, and all of them die with it or with us), its own network (none,
+  unless granted), its own /tmp, /run, /dev and /proc, and no capability.
+- Mounts are made from the outside in: of two paths that hold one another the inner one decides.
+- Sockets of the machine's services live in /run: it is empty, since whoever talks to them is out of every sandbox.
+"""
+
+import os
+
+from maka.contracts.tool_ports import SandboxPolicy
+from maka.edges.sandbox_probe import Outcome, run_probe
+
+PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
+"""A search path isn't asked: it may name folders that a command can write to."""
+
+TMP_BYTES_MAX = 2 << 30
+_ISOLATED = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent")
+_USER = ("--unshare-user",)
+_SPARE = ("/tmp", "/var/tmp", "/run")
+# Root owns these, and writing to them needs no capability: /proc/sys names the program that handles every crash.
+_PROC_LOCKED = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "asound", "mtrr")
+# What name resolution and some distributions' programs need of /run; the first only with the network.
+_RUN_NETWORK = ("/run/systemd/resolve", "/run/NetworkManager/resolv.conf", "/run/resolvconf", "/run/nscd")
+_RUN_PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver")
+
+
+class Bubblewrap:
+    """A `Sandbox`. `user` says whether a user namespace is made: root may do without one where none is allowed."""
+
+    def __init__(self, program: str, version: str, *, user: bool) -> None:
+        self._program = program
+        self._user = user
+        self.name = f"{version} ({program})" + ("" if user else ", without a user namespace")
+
+    @property
+    def missing(self) -> str | None:
+        return None
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
+        """Return bubblewrap's argv; pure."""
+        options = [*(_USER if self._user else ()), *_ISOLATED, *(() if policy.network else ("--unshare-net",))]
+        for variable in ("TMPDIR", "TMP", "TEMP"):
+            options += ["--setenv", variable, "/tmp"]
+        options += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+        for name in _PROC_LOCKED:
+            options += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
+        for folder in _SPARE:
+            options += ["--perms", "1777", "--size", str(TMP_BYTES_MAX), "--tmpfs", folder]
+        for path in (*_RUN_PROGRAMS, *(_RUN_NETWORK if policy.network else ())):
+            options += ["--ro-bind-try", path, path]
+        for _, mount in sorted(_mounts(policy), key=lambda one: one[0]):
+            options += mount
+        # Only now: what was granted inside of a hidden folder is mounted there first.
+        for path in policy.hidden:
+            options += ["--remount-ro", path]
+        return (self._program, *options, "--chdir", policy.cwd, "--", *argv)
+
+
+def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
+    """Return each mount with its place in the order: the depth of its path, then the stricter one last."""
+    ways = (
+        (policy.readable, lambda path: ["--ro-bind", path, path]),
+        (policy.pinned, lambda path: ["--bind", path, path]),
+        (policy.writable, lambda path: ["--bind", path, path]),
+        (policy.protected, lambda path: ["--ro-bind", path, path]),
+        (policy.hidden, lambda path: ["--perms", "0500", "--tmpfs", path]),
+        (policy.hidden_files, lambda path: ["--ro-bind", "/dev/null", path]),
+    )
+    return [
+        ((len([part for part in path.split("/") if part]), strictness), way(path))
+        for strictness, (paths, way) in enumerate(ways)
+        for path in paths
+    ]
+
+
+def find_bubblewrap(places: tuple[str, ...] = PLACES) -> Bubblewrap | str:
+    """Return a bubblewrap that works here, or why there is none. Starts a few short processes."""
+    program = next((path for path in places if os.access(path, os.X_OK)), None)
+    if program is None:
+        return "bubblewrap is not installed"
+    said = run_probe((program, "--version"))
+    if said.code != 0:
+        return f"{program} does not start: {said.text}"
+    tries: list[Outcome] = []
+    for user in (True, False) if os.geteuid() == 0 else (True,):
+        found = Bubblewrap(program, said.text, user=user)
+        tries.append(run_probe(found.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/"))))
+        if tries[-1].code == 0:
+            return found
+    return f"{program} does not work here: {tries[0].text}"

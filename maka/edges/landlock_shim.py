@@ -1,0 +1,295 @@
+"""A program: `python -I -S -c THIS POLICY ARGV…` gives up rights by Landlock and then becomes a command.
+
+It stands alone (standard library only) and is handed to the interpreter as text, so no file of a workspace can stand in
+for it. Laws:
+- Whatever fails before the command, the command doesn't run: exit code 126 and a line that says why.
+- What Landlock can't deny, a filter on system calls does: sockets (all where there is no network; all but the
+  internet's where it was granted), io_uring, keyrings, and the calls of other processor modes.
+- Where the kernel allows a mount namespace, protected paths are mounted read-only. Else a folder that holds one is
+  closed for names that come or go, since Landlock knows no exception below a folder that it allows.
+- This process stays as the parent: it collects what the command leaves behind, and ends it.
+"""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import stat
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NoReturn
+
+FAILED = 126
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_PDEATHSIG, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
+_NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
+_RDONLY, _REMOUNT, _BIND, _PRIVATE_ALL = 1, 32, 0x1000, 0x4000 | 0x40000
+_MOUNT_FLAGS = ((2, 2), (4, 4), (8, 8), (1024, 1024), (2048, 2048), (4096, 1 << 21))
+"""What statvfs says of a mount, and the flag that keeps it so."""
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_READS = _EXECUTE | _READ_FILE
+_WRITES = 0x7FF2 & ~(1 << 6 | 1 << 11 | _READ_DIR | _READS)
+"""Everything but the making of devices."""
+
+_HANDLED = {3: 0x7FFF, 4: 0x7FFF}
+_HANDLED_NOW = 0xFFFF
+_ATTRIBUTES = {3: "Q", 4: "QQ", 5: "QQ"}
+_ATTRIBUTES_NOW = "QQQ"
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+_ARCHITECTURES = {"x86_64": (0xC000003E, 41, (248, 249, 250, 425)), "aarch64": (0xC00000B7, 198, (217, 218, 219, 425))}
+"""The kernel's word for a processor, its number of `socket`, and the numbers that are refused."""
+
+
+class Kernel:
+    """The calls that Python has no words for. Each raises OSError."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(self, number: int, *args: Any) -> int:
+        return self._checked(int(self._libc.syscall(ctypes.c_long(number), *args)), f"system call {number}")
+
+    def prctl(self, option: int, *args: int) -> None:
+        values = [ctypes.c_ulong(value) for value in (*args, 0, 0, 0, 0)[:4]]
+        self._checked(int(self._libc.prctl(option, *values)), f"prctl {option}")
+
+    def unshare(self, flags: int) -> None:
+        self._checked(int(self._libc.unshare(flags)), "unshare")
+
+    def mount(self, source: str | None, target: str, flags: int) -> None:
+        from_ = None if source is None else os.fsencode(source)
+        self._checked(int(self._libc.mount(from_, os.fsencode(target), None, ctypes.c_ulong(flags), None)), "mount")
+
+    def _checked(self, result: int, what: str) -> int:
+        if result < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"{what}: {os.strerror(number)}")
+        return result
+
+
+def run(policy: dict[str, Any], command: list[str]) -> int:
+    """Run a command confined, end what it leaves behind, and return its exit code (128 + n after a signal)."""
+    kernel = Kernel()
+    kernel.prctl(_PDEATHSIG, signal.SIGKILL)
+    kernel.prctl(_SUBREAPER, 1)
+    own_tmp = tempfile.mkdtemp(prefix="maka-")
+    # A stop is for the command: this process ends when that has.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = os.fork()
+    if child == 0:
+        _become(kernel, policy, command, own_tmp)
+    try:
+        _, status = os.waitpid(child, 0)
+        _end_the_rest()
+    finally:
+        shutil.rmtree(own_tmp, ignore_errors=True)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _become(kernel: Kernel, policy: dict[str, Any], command: list[str], own_tmp: str) -> NoReturn:
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        kernel.prctl(_PDEATHSIG, signal.SIGKILL)
+        os.chdir(policy["cwd"])
+        mounted = _mount_protected(kernel, policy["pinned"], policy["protected"])
+        with suppress(OSError):  # who isn't root has none to give up
+            for capability in range(64):
+                kernel.prctl(_CAPBSET_DROP, capability)
+        kernel.prctl(_NO_NEW_PRIVS, 1)
+        _restrict(kernel, policy, _special(policy, own_tmp, mounted))
+        _filter_calls(kernel, network=policy["network"])
+        names = ("TMPDIR", "TMP", "TEMP")
+        os.execve(command[0], command, {**os.environ, **dict.fromkeys(names, own_tmp)})
+    except BaseException as error:
+        os.write(2, f"the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))
+    os._exit(FAILED)
+
+
+def _end_the_rest() -> None:
+    """Kill whoever was left to this process, until nobody is."""
+    while True:
+        for name in os.listdir("/proc"):
+            if name.isdigit() and _parent(name) == os.getpid():
+                with suppress(OSError):
+                    os.kill(int(name), signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _parent(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+# -- mounts -------------------------------------------------------------------------------------------------------
+
+
+def _mount_protected(kernel: Kernel, pinned: list[str], protected: list[str]) -> bool:
+    """Mount protected paths read-only over themselves. Returns False where the kernel allows no mounts."""
+    if not (pinned or protected):
+        return True
+    if not _own_mounts(kernel):
+        return False
+    for path in sorted((*pinned, *protected), key=lambda path: path.count("/")):
+        fd = _exactly(path)
+        kernel.mount(f"/proc/self/fd/{fd}", f"/proc/self/fd/{fd}", _BIND)
+        os.close(fd)
+        if path in protected:
+            # Opened anew: this is the mount now. Where someone swapped the path meanwhile it is none, and this fails.
+            fd = _exactly(path)
+            now = os.fstatvfs(fd).f_flag
+            kept = sum(flag for said, flag in _MOUNT_FLAGS if now & said)
+            kernel.mount(None, f"/proc/self/fd/{fd}", _REMOUNT | _BIND | _RDONLY | kept)
+            os.close(fd)
+    os.chdir(os.getcwd())
+    return True
+
+
+def _own_mounts(kernel: Kernel) -> bool:
+    uid, gid = os.geteuid(), os.getegid()
+    try:
+        if uid == 0:
+            try:
+                kernel.unshare(_NEW_MOUNTS)
+            except OSError:
+                _own_user(kernel, uid, gid)
+        else:
+            _own_user(kernel, uid, gid)
+        kernel.mount(None, "/", _PRIVATE_ALL)
+    except OSError:
+        return False
+    return True
+
+
+def _own_user(kernel: Kernel, uid: int, gid: int) -> None:
+    kernel.unshare(_NEW_USER | _NEW_MOUNTS)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def _exactly(path: str) -> int:
+    """Open what has no link in its path."""
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if os.readlink(f"/proc/self/fd/{fd}") != path:
+        os.close(fd)
+        raise OSError(f"path_changed: {path} turned into a link")
+    return fd
+
+
+# -- Landlock -----------------------------------------------------------------------------------------------------
+
+
+def _special(policy: dict[str, Any], own_tmp: str, mounted: bool) -> dict[str, int]:
+    """Return the rights of each path that has others than its surroundings; the stricter word of two is the last."""
+    ways = (
+        (policy["readable"], _READS),
+        ([*policy["writable"], own_tmp], _READS | _WRITES),
+        ([] if mounted else policy["protected"], _READS),
+        ([*policy["hidden"], *policy["hidden_files"]], 0),
+    )
+    return {path: rights for paths, rights in ways for path in paths}
+
+
+def _restrict(kernel: Kernel, policy: dict[str, Any], special: dict[str, int]) -> None:
+    abi = policy["abi"]
+    handled = _HANDLED.get(abi, _HANDLED_NOW)
+    # Of TCP binding and connecting are denied; of abstract sockets and signals those that leave the sandbox.
+    values = [handled, 0 if policy["network"] else 3, 3][: len(_ATTRIBUTES.get(abi, _ATTRIBUTES_NOW))]
+    attributes = struct.pack(_ATTRIBUTES.get(abi, _ATTRIBUTES_NOW), *values)
+    ruleset = kernel.call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    rules = [*rules_of("/", _READS, special), ("/", _READ_DIR)]
+    rules += [(f"/dev/{name}", _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV) for name in _DEVICES]
+    for path, rights in rules:
+        _add_rule(kernel, ruleset, path, rights & handled)
+    kernel.call(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def rules_of(path: str, rights: int, special: dict[str, int]) -> Iterator[tuple[str, int]]:
+    """Yield the rules that give a folder its rights but not to what lies below it and has fewer.
+
+    A folder's rules hold for everything below it, so where something has fewer, each of its neighbours is named.
+    """
+    prefix = path.rstrip("/") + "/"
+    below = {one: its for one, its in special.items() if one.startswith(prefix) and one != path}
+    shared = rights
+    for its in below.values():
+        shared &= its
+    if shared:
+        yield path, shared
+    if shared == rights:
+        for one, its in below.items():
+            if its != rights:
+                yield from rules_of(one, its, {each: more for each, more in below.items() if each != one})
+        return
+    with suppress(OSError), os.scandir(path) as found:
+        for name in [entry.path for entry in found if not entry.is_symlink()]:
+            yield from rules_of(name, special.get(name, rights), below)
+
+
+def _add_rule(kernel: Kernel, ruleset: int, path: str, rights: int) -> None:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        mode = os.fstat(fd).st_mode
+        rights = rights if stat.S_ISDIR(mode) else rights & _ON_FILES
+        if rights and not stat.S_ISLNK(mode):
+            kernel.call(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, fd), 0)
+    finally:
+        os.close(fd)
+
+
+# -- system calls -------------------------------------------------------------------------------------------------
+
+
+def _filter_calls(kernel: Kernel, *, network: bool) -> None:
+    filter_ = b"".join(struct.pack("HBBI", *one) for one in instructions(os.uname().machine, network=network))
+    code = ctypes.create_string_buffer(filter_, len(filter_))
+    program = struct.pack("HxxxxxxP", len(filter_) // 8, ctypes.addressof(code))
+    buffer = ctypes.create_string_buffer(program, len(program))
+    kernel.prctl(_SECCOMP, 2, ctypes.addressof(buffer))
+
+
+def instructions(machine: str, *, network: bool) -> list[tuple[int, int, int, int]]:
+    """Return the filter: (operation, jump if true, jump if false, value) each. Pure. Raises KeyError."""
+    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
+    allow, absent, denied, unreachable = 0x7FFF0000, 0x50000 | 38, 0x50000 | 13, 0x50000 | 101
+    architecture, socket, refused = _ARCHITECTURES[machine]
+    start = [(load, 0, 0, 4), (equal, 1, 0, architecture), (answer, 0, 0, absent), (load, 0, 0, 0)]
+    start += [(at_least, 0, 1, 0x40000000), (answer, 0, 0, absent)]
+    for number in refused:
+        start += [(equal, 0, 1, number), (answer, 0, 0, absent)]
+    internet = allow if network else unreachable
+    families = [(2, internet), (10, internet), (16, allow)]
+    checks = [one for family, word in families for one in ((equal, 0, 1, family), (answer, 0, 0, word))]
+    return [
+        *start,
+        (equal, 1, 0, socket),
+        (answer, 0, 0, allow),
+        (load, 0, 0, 16),
+        *checks,
+        (answer, 0, 0, denied),
+    ]
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(run(json.loads(sys.argv[1]), sys.argv[2:]))
+    except OSError as problem:
+        sys.stderr.write(f"the sandbox could not be set up: {problem}\n")
+        sys.exit(FAILED)

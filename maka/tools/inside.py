@@ -1,0 +1,72 @@
+"""One command inside the sandbox: what it may touch before it starts, and what is put right and told when it ended."""
+
+import os
+
+from msgspec.structs import replace
+
+from maka.contracts.boundary import Boundary, Profile
+from maka.contracts.content import Outcome
+from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy, ToolResult
+from maka.tools.boundary import refusal_text
+from maka.tools.denial import Kind, likely
+from maka.tools.guard import ASIDE, Guard
+from maka.tools.policy import Ground, covers, needed, sandbox_policy
+from maka.tools.results import with_footer
+from maka.tools.survey import survey, watched
+
+
+_NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
+
+
+class Inside:
+    """A command's time in the sandbox. Made before it starts; `settled` is called once, when all of it has ended."""
+
+    def __init__(self, boundary: Boundary, ground: Ground) -> None:
+        self._boundary = boundary
+        self._ground = ground
+        self._guard = Guard(self._watched() if boundary.profile is Profile.ASK else ())
+        self._network = False
+
+    def _watched(self) -> tuple[str, ...]:
+        return tuple(path for path in watched(self._boundary) if not covers(self._boundary, path, "write"))
+
+    def policy(self, cwd: str) -> SandboxPolicy:
+        """Survey the workspace and return what the command may touch."""
+        policy = sandbox_policy(
+            self._boundary, os.path.realpath(cwd), survey(self._boundary, self._ground), self._ground
+        )
+        self._network = policy.network
+        return policy
+
+    def settled(self, result: ToolResult) -> ToolResult:
+        """Put right what the sandbox couldn't hold, and say what it probably denied."""
+        if moved := self._guard.put_right():
+            need = BoundaryNeed(expansion=needed(moved[0], "write"), reason="it takes effect later outside the sandbox")
+            what = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {', '.join(moved)}."
+            return self._refused(result, need, what)
+        if result.outcome is not Outcome.ERROR or result.text.startswith(_NOT_SET_UP):
+            return result
+        expansion = likely(result.text, self._boundary.workspace, _kind, self._allowed)
+        if expansion is None or (expansion.network and self._network):
+            return result
+        for entry in expansion.filesystem:
+            if any(entry.path == own or entry.path.startswith(own + "/") for own in self._ground.own):
+                expansion = None
+                break
+        need = BoundaryNeed(expansion=expansion, reason="likely, as the command's output reads")
+        return self._refused(result, need, "The sandbox has probably denied something.")
+
+    def _allowed(self, path: str) -> bool:
+        return covers(self._boundary, os.path.realpath(path), "write", self._ground)
+
+    @staticmethod
+    def _refused(result: ToolResult, need: BoundaryNeed, what: str) -> ToolResult:
+        return replace(
+            result, outcome=Outcome.ERROR, text=with_footer(result.text, refusal_text(need, what)), need=need
+        )
+
+
+def _kind(path: str) -> Kind:
+    if os.path.isdir(path):
+        return "folder"
+    return "other" if os.path.lexists(path) else "missing"

@@ -1,0 +1,156 @@
+"""PURE: what a boundary allows of a path, and what a sandboxed process may touch.
+
+Laws:
+- All paths are absolute and real. Of the permissions that hold a path the one with the longest base counts, and it must
+  reach past every barrier: a barrier is a path that no permission above it opens.
+- Barriers are Maka's own files (only a bypass opens them), secrets, and, for writing, what runs or is obeyed later
+  outside of every sandbox: a grant opens those if it names them or something inside of them.
+- A profile's bypass has no barrier.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile
+from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy
+
+Access = Literal["read", "write"]
+
+PROTECTED_NAMES = frozenset({".envrc", ".vscode", ".idea", "AGENTS.md", "CLAUDE.md"})
+"""Names that are obeyed, or run, by programs outside of the sandbox; they hold at any depth."""
+
+GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir", "gitdir"})
+"""Names inside a repository's own folder that decide what git runs, or where it looks for that."""
+
+
+class Ground(Struct, frozen=True, kw_only=True):
+    """What a machine has that isn't anyone's workspace: `own` are Maka's files, `secrets` are a person's.
+
+    `programs` are folders that must stay readable where a sandbox has an empty folder, such as /tmp, of its own.
+    """
+
+    own: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """What a survey found in and around a workspace; every path exists. `hidden` are folders, `hidden_files` files.
+
+    `git` are repositories' folders outside of the workspace that a commit in it has to write; `protected` lies within
+    what is writable, `pinned` are the folders in it that hold something protected and must stay where they are.
+    """
+
+    protected: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    git: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    hidden_files: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class _Permission(Struct, frozen=True):
+    base: str
+    access: Access
+    subtree: bool
+
+
+def is_under(path: str, base: str) -> bool:
+    """Say whether a path is another one or lies inside of it."""
+    return path == base or path.startswith(base.rstrip("/") + "/")
+
+
+def protected_in(path: str) -> str | None:
+    """Return the innermost protected element among a path and the folders above it, by name alone."""
+    parts = path.split("/")
+    git: int | None = None
+    last: int | None = None
+    for at, part in enumerate(parts):
+        named = part in PROTECTED_NAMES or (git is not None and part in GIT_PROTECTED)
+        # A `.git` that is itself written is a file that says where the repository is.
+        if named or (part == ".git" and at == len(parts) - 1):
+            last = at
+        if part == ".git":
+            git = at
+    return None if last is None else "/".join(parts[: last + 1])
+
+
+def judge(boundary: Boundary, path: str, access: Access, ground: Ground) -> BoundaryNeed | None:
+    """Return what a path lacks to be read or written, None where nothing does."""
+    if boundary.profile is Profile.BYPASS:
+        return None
+    if any(is_under(path, own) for own in ground.own):
+        return BoundaryNeed(expansion=None, reason=f"{path} belongs to Maka itself")
+    barrier, why = _barrier(path, access, ground)
+    for permission in _permissions(boundary):
+        allowed = permission.access == "write" or access == "read"
+        holds = is_under(path, permission.base) if permission.subtree else path == permission.base
+        if allowed and holds and len(permission.base.rstrip("/")) >= len(barrier):
+            return None
+    if not why:
+        reads_only = access == "write" and is_under(path, boundary.workspace)
+        why = "this session may only read its workspace" if reads_only else "it is outside the workspace"
+    return BoundaryNeed(expansion=needed(path, access), reason=why)
+
+
+def covers(boundary: Boundary, path: str, access: Access, ground: Ground | None = None) -> bool:
+    """Say whether a boundary allows to read or write a path."""
+    return judge(boundary, path, access, ground or Ground()) is None
+
+
+def needed(path: str, access: Access, scope: Literal["exact", "subtree"] = "exact") -> Expansion:
+    """Return the smallest expansion that would allow it."""
+    return Expansion(filesystem=(FileEntry(path=path, access=access, scope=scope),))
+
+
+def _barrier(path: str, access: Access, ground: Ground) -> tuple[str, str]:
+    barrier, why = "", ""
+    for secret in ground.secrets:
+        if is_under(path, secret) and len(secret) > len(barrier):
+            barrier, why = secret, "it is where secrets are kept"
+    named = protected_in(path) if access == "write" else None
+    if named is not None and len(named) > len(barrier):
+        barrier, why = named, f"{named.rpartition('/')[2]} takes effect later outside of the sandbox"
+    return barrier, why
+
+
+def _permissions(boundary: Boundary) -> Iterator[_Permission]:
+    if boundary.workspace:
+        access: Access = "read" if boundary.profile is Profile.EXPLORE else "write"
+        yield _Permission(boundary.workspace, access, True)
+    for entry in entries(boundary):
+        yield _Permission(entry.path, entry.access, entry.scope == "subtree")
+
+
+def entries(boundary: Boundary) -> tuple[FileEntry, ...]:
+    """Return every filesystem entry that was granted."""
+    return tuple(entry for grant in boundary.grants for entry in grant.expansion.filesystem)
+
+
+def sandbox_policy(boundary: Boundary, cwd: str, found: Found, ground: Ground) -> SandboxPolicy:
+    """Return what a command may touch. Of the granted paths only those are named that `found` says are there."""
+    writes = boundary.profile is Profile.ASK
+    granted = [entry for entry in entries(boundary) if entry.path not in found.missing]
+    writable = [boundary.workspace, *found.git] if writes else []
+    writable += [entry.path for entry in granted if entry.access == "write"]
+    readable = [] if writes else [boundary.workspace]
+    readable += [entry.path for entry in granted if entry.access == "read"]
+    own = [path for path in (*writable, *readable) if not any(is_under(path, one) for one in ground.own)]
+    kept = frozenset(own)
+    programs = [path for path in ground.programs if not any(is_under(path, one) for one in writable)]
+    return SandboxPolicy(
+        cwd=cwd,
+        writable=_once([path for path in writable if path in kept]),
+        readable=_once([*programs, *(path for path in readable if path in kept and path not in writable)]),
+        protected=_once([path for path in found.protected if path not in writable]),
+        pinned=_once([path for path in found.pinned if path not in writable]),
+        hidden=_once([path for path in found.hidden if path not in kept]),
+        hidden_files=_once([path for path in found.hidden_files if path not in kept]),
+        network=boundary.network,
+    )
+
+
+def _once(paths: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths))

@@ -1,0 +1,196 @@
+"""What is really there: repositories, protected files and secrets, looked up anew before each sandboxed command.
+
+Laws:
+- Nothing that a command could have written decides what becomes writable: a repository outside of the workspace is
+  writable only if its own files, which lie outside, name this workspace.
+- The walk is bounded (SURVEY_FOLDERS_MAX folders, SURVEY_DEPTH_MAX levels); what lies deeper keeps no protection from
+  commands. File tools judge by name at any depth.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from maka.contracts.boundary import Boundary, Profile
+from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
+from maka.tools.policy import GIT_PROTECTED, PROTECTED_NAMES, Found, Ground, entries, is_under
+
+SECRETS_AT_HOME = (
+    *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".oci", ".password-store", ".vault-token", ".terraform.d"),
+    *(".netrc", ".pgpass", ".my.cnf", ".boto", ".s3cfg", ".npmrc", ".pypirc", ".terraformrc", ".git-credentials"),
+    *(".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml"),
+    *(".gradle/gradle.properties", ".composer/auth.json", ".cache/huggingface/token", ".huggingface"),
+    *(".config/gh", ".config/glab-cli", ".config/hub", ".config/git/credentials", ".config/gcloud", ".config/op"),
+    *(".config/rclone", ".config/sops", ".config/age", ".config/doctl", ".config/containers/auth.json"),
+    *(".config/composer/auth.json", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware"),
+    *(".mozilla", ".thunderbird", ".local/share/keyrings", ".local/share/kwalletd", ".electrum", ".bitcoin"),
+    *(".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
+    *(".local/share/fish/fish_history", ".local/share/atuin"),
+)
+SECRETS_OF_THE_MACHINE = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
+    *("/etc/ssl/private", "/etc/ssh", "/etc/NetworkManager/system-connections", "/etc/wireguard", "/root"),
+)
+SPARE = ("/tmp", "/var/tmp", "/run")
+"""Folders of which a sandbox may have empty ones of its own."""
+
+_PASSED_OVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
+_GIT_POINTER = re.compile(r"gitdir:\s*(.+)")
+_CONFIG_PATH = re.compile(r"^\s*(hookspath|path|worktree)\s*=\s*\"?([^\"#;\n]+?)\"?\s*$", re.IGNORECASE | re.MULTILINE)
+_CONFIG_BYTES_MAX = 256 << 10
+
+
+def ground_of(home: str, own: Sequence[str], search_path: str = "") -> Ground:
+    """Return what no session touches unasked: Maka's own files, and where this person's secrets usually are.
+
+    `search_path` is the tools' PATH: its folders stay visible where a sandbox would hide them.
+    """
+    real_home = os.path.realpath(home)
+    machine = [path for path in SECRETS_OF_THE_MACHINE if not is_under(real_home, path)]
+    secrets = [os.path.join(real_home, name) for name in SECRETS_AT_HOME] + machine
+    return Ground(
+        own=tuple(dict.fromkeys(os.path.realpath(path) for path in own)),
+        secrets=tuple(dict.fromkeys(os.path.realpath(path) for path in secrets)),
+        programs=tuple(dict.fromkeys(_programs(search_path))),
+    )
+
+
+def _programs(search_path: str) -> Iterator[str]:
+    for folder in search_path.split(os.pathsep):
+        real = os.path.realpath(folder)
+        # A folder `bin` stands beside the libraries of its programs.
+        root = os.path.dirname(real) if os.path.basename(real) == "bin" else real
+        if os.path.isabs(folder) and os.path.isdir(root) and any(root.startswith(one + "/") for one in SPARE):
+            yield root
+
+
+def survey(boundary: Boundary, ground: Ground) -> Found:
+    """Look at the workspace and at what was granted. Reads names and a few small files."""
+    granted = entries(boundary)
+    roots = [boundary.workspace] if boundary.profile is Profile.ASK else []
+    roots += [entry.path for entry in granted if entry.access == "write" and os.path.isdir(entry.path)]
+    git = _shared_repository(boundary.workspace) if boundary.profile is Profile.ASK else ()
+    protected: list[str] = []
+    pinned: list[str] = []
+    for repository in git:
+        protected += _git_protected(repository)
+    for root in roots:
+        for path in _named(root):
+            if os.path.basename(path) == ".git" and os.path.isdir(path) and not os.path.islink(path):
+                pinned.append(path)
+                protected += _git_protected(path)
+                protected += _named_by_config(path, os.path.dirname(path))
+            else:
+                protected.append(path)
+    writable = (*roots, *git)
+    there = [real for path in protected if (real := _inside(path, writable)) is not None]
+    hidden = [path for path in (*ground.own, *ground.secrets) if os.path.lexists(path)]
+    return Found(
+        protected=tuple(dict.fromkeys(there)),
+        pinned=tuple(dict.fromkeys(pinned)),
+        git=git,
+        hidden=tuple(path for path in hidden if os.path.isdir(path)),
+        hidden_files=tuple(path for path in hidden if not os.path.isdir(path)),
+        missing=tuple(entry.path for entry in granted if not os.path.lexists(entry.path)),
+    )
+
+
+def watched(boundary: Boundary) -> tuple[str, ...]:
+    """Return the protected names at the workspace's root that no mount can hold: they are missing, or are links."""
+    root = boundary.workspace
+    paths = [os.path.join(root, name) for name in sorted(PROTECTED_NAMES)]
+    git = os.path.join(root, ".git")
+    paths += [os.path.join(git, name) for name in sorted(GIT_PROTECTED)] if os.path.isdir(git) else [git]
+    return tuple(path for path in paths if os.path.islink(path) or not os.path.lexists(path))
+
+
+def _inside(path: str, writable: Sequence[str]) -> str | None:
+    real = os.path.realpath(path)
+    return real if os.path.lexists(real) and any(is_under(real, root) for root in writable) else None
+
+
+def _named(root: str) -> Iterator[str]:
+    """Yield what has a protected name, and repositories' `.git`, the upper levels first."""
+    level = [root]
+    seen = 0
+    for _ in range(SURVEY_DEPTH_MAX):
+        below: list[str] = []
+        for folder in level:
+            seen += 1
+            if seen > SURVEY_FOLDERS_MAX:
+                return
+            for name, is_folder in _listed(folder):
+                path = os.path.join(folder, name)
+                if name in PROTECTED_NAMES or name == ".git":
+                    yield path
+                elif is_folder and name not in _PASSED_OVER:
+                    below.append(path)
+        level = below
+
+
+def _listed(folder: str) -> list[tuple[str, bool]]:
+    try:
+        with os.scandir(folder) as found:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+    except OSError:
+        return []
+
+
+def _git_protected(repository: str) -> list[str]:
+    """Return what in a repository's folder decides what git runs: its own, its worktrees' and its submodules'."""
+    paths = [os.path.join(repository, name) for name in sorted(GIT_PROTECTED)]
+    for name, is_folder in _listed(os.path.join(repository, "worktrees")):
+        if is_folder:
+            paths += [os.path.join(repository, "worktrees", name, one) for one in sorted(GIT_PROTECTED)]
+    modules = [os.path.join(repository, "modules")]
+    for _ in range(SURVEY_DEPTH_MAX):
+        inner = [os.path.join(folder, name) for folder in modules for name, is_folder in _listed(folder) if is_folder]
+        for module in inner:
+            if os.path.exists(os.path.join(module, "HEAD")):
+                paths += [os.path.join(module, one) for one in sorted(GIT_PROTECTED)]
+        modules = inner[:SURVEY_FOLDERS_MAX]
+    return [path for path in paths if os.path.lexists(path)]
+
+
+def _named_by_config(repository: str, worktree: str) -> list[str]:
+    """Return the hooks' folder and the included files that a repository's configuration names."""
+    found = _CONFIG_PATH.findall(_read(os.path.join(repository, "config")))
+    paths = [os.path.expanduser(value.strip()) for key, value in found if key.lower() != "worktree"]
+    bases = [worktree if key.lower() == "hookspath" else repository for key, _ in found if key.lower() != "worktree"]
+    return [os.path.join(base, path) for base, path in zip(bases, paths, strict=True) if path not in ("", ".")]
+
+
+def _shared_repository(workspace: str) -> tuple[str, ...]:
+    """Return the folders outside of a workspace that its commits are written to: a linked worktree, a submodule."""
+    pointer = os.path.join(workspace, ".git")
+    if os.path.islink(pointer) or not os.path.isfile(pointer):
+        return ()
+    match = _GIT_POINTER.match(_read(pointer))
+    if match is None:
+        return ()
+    own = os.path.realpath(os.path.join(workspace, match[1].strip()))
+    common = os.path.realpath(os.path.join(own, _read(os.path.join(own, "commondir")).strip() or "."))
+    if is_under(own, workspace) or not os.path.isfile(os.path.join(own, "HEAD")):
+        return ()
+    if own == common:
+        found = dict(_CONFIG_PATH.findall(_read(os.path.join(own, "config"))))
+        back = os.path.join(own, found.get("worktree", "").strip() or ".")
+    else:
+        back = os.path.dirname(_read(os.path.join(own, "gitdir")).strip())
+        if not is_under(own, os.path.join(common, "worktrees")):
+            return ()
+    shaped = os.path.isdir(os.path.join(common, "objects")) and os.path.isdir(os.path.join(common, "refs"))
+    return (common,) if shaped and os.path.realpath(back) == workspace else ()
+
+
+def _read(path: str) -> str:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(fd, _CONFIG_BYTES_MAX).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)

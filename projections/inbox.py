@@ -1,0 +1,100 @@
+"""What a session waits for a person to say: each open request, with all that is needed to answer it.
+
+A client that missed the moment finds it here; what is shown is what was asked, to the byte.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from maka.contracts.actions import Question
+from maka.contracts.boundary import Expansion
+from maka.contracts.content import SessionOpened
+from maka.contracts.errors import FoldError
+from maka.contracts.events import Committed, RuntimeEvent, is_terminal
+from maka.contracts.ids import CallId, EventId, RunId, SessionId
+
+
+class PendingWait(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One open request. `id` is what an answer names; `since_ts` is Unix ms. Either `expansion` or `questions`."""
+
+    id: EventId
+    session_id: SessionId
+    session_number: int
+    run_id: RunId
+    call_id: CallId
+    position: int
+    since_ts: int
+    expansion: Expansion | None = None
+    justification: str | None = None
+    questions: tuple[Question, ...] = ()
+
+
+class Inbox(Struct, frozen=True, kw_only=True):
+    """A session's open requests as of a position, oldest first."""
+
+    session_id: SessionId
+    number: int
+    position: int
+    waits: Mapping[EventId, PendingWait] = {}
+
+
+def fold(state: Inbox | None, item: Committed) -> Inbox:
+    """Take in one fact of the session. Raises FoldError on a log that doesn't begin with session_opened."""
+    event = item.event
+    if state is None:
+        if not isinstance(event.content, SessionOpened):
+            raise FoldError(f"position {item.position}: a session begins with session_opened")
+        return Inbox(session_id=event.session_id, number=event.content.number, position=item.position)
+    if event.session_id != state.session_id or item.position <= state.position:
+        raise FoldError(f"position {item.position} doesn't follow {state.position} of session {state.session_id}")
+    state = replace(state, position=item.position)
+    if is_terminal(event):
+        left = {key: wait for key, wait in state.waits.items() if wait.run_id != event.run_id}
+        return replace(state, waits=left)
+    asked = _asked(state, item)
+    if asked is not None:
+        return replace(state, waits={**state.waits, asked.id: asked})
+    closed = _closed(event)
+    return replace(state, waits={key: wait for key, wait in state.waits.items() if key != closed}) if closed else state
+
+
+def project(items: Iterable[Committed], state: Inbox | None = None) -> Inbox | None:
+    """Fold many facts of one session, in order of position."""
+    for item in items:
+        state = fold(state, item)
+    return state
+
+
+def _asked(state: Inbox, item: Committed) -> PendingWait | None:
+    event, actions = item.event, item.event.actions
+    if actions is None or event.run_id is None:
+        return None
+    boundary = actions.state_delta.boundary_request if actions.state_delta is not None else None
+    asked = boundary or actions.user_question_request
+    if asked is None:
+        return None
+    return PendingWait(
+        id=EventId(event.id),
+        session_id=state.session_id,
+        session_number=state.number,
+        run_id=event.run_id,
+        call_id=asked.call_id,
+        position=item.position,
+        since_ts=event.ts,
+        expansion=None if boundary is None else boundary.expansion,
+        justification=None if boundary is None else boundary.justification,
+        questions=() if actions.user_question_request is None else actions.user_question_request.questions,
+    )
+
+
+def _closed(event: RuntimeEvent) -> EventId | None:
+    if event.actions is None:
+        return None
+    if event.actions.user_question_answer is not None:
+        return event.actions.user_question_answer.request_id
+    delta = event.actions.state_delta
+    if delta is None:
+        return None
+    return delta.boundary_decision.request_id if delta.boundary_decision is not None else delta.wait_closed

@@ -1,0 +1,398 @@
+"""Commands in a real sandbox: nothing gets out, nothing is planted, no secret is read, and ordinary work goes on."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maka.contracts.boundary import Boundary, FileEntry, Profile
+from maka.contracts.content import Outcome
+from maka.contracts.tool_ports import BoundaryNeed, Sandbox
+from maka.edges.processes import AsyncProcesses
+from maka.edges.sandbox import NoSandbox
+from maka.tools.guard import ASIDE
+from maka.tools.policy import Ground, needed
+from tests.tools.conftest import CHILD_ENV, make_tools
+from tests.tools.harness import Bench, Recorder, boundary, nap, running
+
+PYTHON = os.path.realpath(sys.executable)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder that every sandbox can see: /tmp is another one inside bubblewrap."""
+    path = tmp_path / "home"
+    (path / ".ssh").mkdir(parents=True)
+    (path / ".ssh" / "id").write_text("swordfish")
+    (path / "state").mkdir()
+    (path / "state" / "data").write_text("swordfish")
+    (path / ".netrc").write_text("swordfish")
+    (path / "notes").write_text("notes")
+    return path
+
+
+@pytest.fixture
+def ground(home: Path) -> Ground:
+    real = home.resolve()
+    return Ground(
+        own=(str(real / "state"),), secrets=(str(real / ".ssh"), str(real / ".netrc")), programs=(str(real),)
+    )
+
+
+@pytest.fixture
+def bench(processes: AsyncProcesses, workspace: Path, sandbox: Sandbox, ground: Ground) -> Bench:
+    return Bench(make_tools(processes, sandbox=sandbox, ground=ground), workspace)
+
+
+def with_boundary(bench: Bench, new: Boundary) -> Bench:
+    return Bench(bench.tools, bench.cwd, new)
+
+
+CHAINS = [
+    "ls && touch OUT/x",
+    "ls; touch OUT/x",
+    "ls | tee OUT/x",
+    "ls\ntouch OUT/x",
+    "ls $(touch OUT/x)",
+    "ls `touch OUT/x`",
+    "ls > OUT/x",
+    "ls & touch OUT/x",
+    "ln -s OUT link && touch link/x",
+    "cd OUT && touch x",
+    "(setsid touch OUT/x &) ; sleep 0.1",
+    f"{PYTHON} -c \"open('OUT/x', 'w')\"",
+]
+
+
+@pytest.mark.parametrize("command", CHAINS)
+def test_h30_chained_commands_stay_inside(bench: Bench, home: Path, command: str) -> None:
+    bench.run("Bash", command=command.replace("OUT", str(home)))
+    assert sorted(os.listdir(home)) == [".netrc", ".ssh", "notes", "state"]
+
+
+@pytest.mark.parametrize("spelling", ["rm", "/bin/rm", "env rm", r"\rm", "bash -c 'rm NAME'", "r''m", "xargs -I{} rm {} <<<"])
+def test_h31_no_spelling_reaches_outside(bench: Bench, home: Path, spelling: str) -> None:
+    target = str(home / "notes")
+    command = spelling.replace("NAME", target) if "NAME" in spelling else f"{spelling} {target}"
+    result = bench.run("Bash", command=command)
+    assert (home / "notes").read_text() == "notes"
+    assert result.outcome is Outcome.ERROR
+    assert result.need == BoundaryNeed(
+        expansion=needed(str((home / "notes").resolve()), "write"), reason="likely, as the command's output reads"
+    )
+    assert "sandbox_boundary_required" in result.text
+
+
+def test_h32_the_bytes_that_run_are_the_bytes_of_the_call(bench: Bench) -> None:
+    for command in ("printf %s 'a\u202etxt.hs'", "printf %s 'notes\u200b.txt'"):
+        recorder = bench.begin("Bash", command=command)
+        assert recorder.wait().text == command[11:-1]
+        assert [fact.command for fact in recorder.process_facts] == [command]
+
+
+def test_h33_without_a_sandbox_no_command_runs(processes: AsyncProcesses, workspace: Path, home: Path) -> None:
+    bench = Bench(make_tools(processes, sandbox=NoSandbox("it was hidden; install it")), workspace)
+    for command in ("touch made", f"touch {home}/x"):
+        recorder = bench.begin("Bash", command=command)
+        result = recorder.wait()
+        assert result.outcome is Outcome.REFUSED
+        assert recorder.facts == []
+        assert "requires_bypass" in result.text
+        assert "it was hidden; install it" in result.text
+        assert result.need == BoundaryNeed(expansion=None, reason="it was hidden; install it")
+    assert os.listdir(workspace) == []
+    assert bench.run("Write", path=str(home / "x"), content="no").outcome is Outcome.REFUSED
+    assert bench.run("Write", path="x", content="yes").outcome is Outcome.OK
+    assert sorted(os.listdir(home)) == [".netrc", ".ssh", "notes", "state"]
+    free = with_boundary(bench, boundary(workspace, Profile.BYPASS))
+    assert free.run("Bash", command="touch made").outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("name", [".ssh/id", "state/data", ".netrc"])
+def test_what_is_hidden_cant_be_read(bench: Bench, home: Path, name: str) -> None:
+    for command in (f"cat {home / name}", f"cp {home / name} here; cat here", f"ln {home / name} l; cat l"):
+        assert "swordfish" not in bench.run("Bash", command=command).text
+    assert "swordfish" not in bench.run("Read", path=str(home / name)).text
+    assert "notes" in bench.run("Bash", command=f"cat {home / 'notes'}").text
+
+
+def test_a_secret_that_was_granted_is_readable_and_no_other(bench: Bench, home: Path, workspace: Path) -> None:
+    key = str((home / ".ssh" / "id").resolve())
+    granted = with_boundary(
+        bench, boundary(workspace, Profile.ASK, FileEntry(path=key, access="read", scope="exact"))
+    )
+    assert granted.run("Bash", command=f"cat {key}").text == "swordfish"
+    assert granted.run("Read", path=key).text == "swordfish"
+    assert "swordfish" not in granted.run("Bash", command=f"cat {home}/.netrc").text
+    assert granted.run("Bash", command=f"echo no > {key}").outcome is Outcome.ERROR
+
+
+def test_makas_own_files_are_never_granted(bench: Bench, home: Path, workspace: Path) -> None:
+    wide = FileEntry(path=str(home.resolve()), access="write", scope="subtree")
+    granted = with_boundary(bench, boundary(workspace, Profile.ASK, wide))
+    assert granted.run("Bash", command=f"echo no > {home}/state/data").outcome is Outcome.ERROR
+    assert "swordfish" not in granted.run("Bash", command=f"cat {home}/state/data {home}/.ssh/id").text
+    refused = granted.run("Read", path=str(home / "state" / "data"))
+    assert "requires_bypass" in refused.text
+    assert granted.run("Bash", command=f"echo yes > {home}/notes").outcome is Outcome.OK
+    assert (home / "state" / "data").read_text() == "swordfish"
+
+
+def test_explore_reads_and_writes_nothing(bench: Bench, workspace: Path) -> None:
+    (workspace / "a").write_text("hello")
+    explore = with_boundary(bench, boundary(workspace, Profile.EXPLORE))
+    assert explore.run("Bash", command="cat a").text == "hello"
+    assert explore.run("Read", path="a").text == "hello"
+    assert explore.run("Grep", pattern="hello").text == "a:1:hello\n"
+    assert explore.run("Bash", command="echo no > a; echo no > b").outcome is Outcome.ERROR
+    assert explore.run("Write", path="b", content="no").outcome is Outcome.REFUSED
+    assert (os.listdir(workspace), (workspace / "a").read_text()) == (["a"], "hello")
+
+
+def test_a_granted_folder_is_writable(bench: Bench, home: Path, workspace: Path) -> None:
+    other = home / "other"
+    other.mkdir()
+    asked = bench.run("Bash", command=f"touch {other}/x")
+    assert asked.need is not None
+    assert asked.need.expansion == needed(str(other.resolve()), "write", "subtree")
+    entry = asked.need.expansion.filesystem[0]
+    granted = with_boundary(bench, boundary(workspace, Profile.ASK, entry))
+    assert granted.run("Bash", command=f"touch {other}/x").outcome is Outcome.OK
+    assert granted.run("Write", path=f"{other}/y", content="y").outcome is Outcome.OK
+    assert granted.run("Bash", command=f"touch {home}/x").outcome is Outcome.ERROR
+
+
+SOCKETS = {
+    "tcp": "socket.create_connection(('127.0.0.1', PORT), 5)",
+    "udp": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
+    "unix": "socket.socket(socket.AF_UNIX).connect('UNIX')",
+    "abstract": "socket.socket(socket.AF_UNIX).connect('\\0maka-ABSTRACT')",
+}
+
+
+@pytest.mark.parametrize("kind", SOCKETS)
+def test_the_network_is_closed_until_it_is_granted(
+    bench: Bench, workspace: Path, tmp_path: Path, kind: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as unix:
+        os.mkdir(tmp_path / "s")
+        unix.bind(f"\0maka-{os.getpid()}" if kind == "abstract" else str(tmp_path / "s" / "u"))
+        unix.listen()
+        code = SOCKETS[kind].replace("PORT", str(server.getsockname()[1])).replace("UNIX", str(tmp_path / "s" / "u"))
+        command = f'{PYTHON} -I -S -c "import socket; {code.replace("ABSTRACT", str(os.getpid()))}"'
+        closed = bench.run("Bash", command=command)
+        opened = with_boundary(bench, boundary(workspace, Profile.ASK, network=True)).run("Bash", command=command)
+    # Inside bubblewrap a datagram goes to the sandbox's own loopback: sent, and never seen.
+    alone = kind == "udp" and not closed.is_error
+    assert closed.outcome is Outcome.ERROR or alone
+    assert (opened.outcome is Outcome.OK) == (kind in ("tcp", "udp"))
+
+
+def test_no_datagram_arrives(bench: Bench) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        code = f"socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', {server.getsockname()!r})"
+        bench.run("Bash", command=f'{PYTHON} -I -S -c "import socket; {code}"')
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.recv(1)
+
+
+def test_a_denied_connection_asks_for_the_network(bench: Bench) -> None:
+    code = "import socket; socket.create_connection(('192.0.2.1', 9), 5)"
+    result = bench.run("Bash", command=f'{PYTHON} -I -S -c "{code}"')
+    assert result.need is not None
+    assert result.need.expansion is not None
+    assert result.need.expansion.network
+    assert "likely" in result.text
+
+
+def test_other_processes_are_out_of_reach(bench: Bench) -> None:
+    environ = f"cat /proc/{os.getpid()}/environ /proc/$PPID/environ; kill -0 {os.getpid()} && echo reached"
+    text = bench.run("Bash", command=environ).text
+    assert "PYTEST" not in text
+    assert "reached" not in text
+
+
+def test_h50_a_process_that_leaves_its_group_and_session_is_ended_with_the_call(bench: Bench) -> None:
+    away = f"setsid sh -c 'exec >/dev/null 2>&1 </dev/null; cd /; {nap(3651)} & {nap(3651)}' & echo done"
+    assert "done" in bench.run("Bash", command=away).text
+    assert running(nap(3651)) == []
+
+
+def test_h50_a_stop_ends_what_left_its_group_and_session(bench: Bench) -> None:
+    away = f"setsid sh -c 'exec >/dev/null 2>&1; {nap(3661)} & {nap(3661)}' & echo on; wait; {nap(3661)}"
+    recorder = bench.begin("Bash", Recorder(), command=away)
+    assert recorder.spoke.wait(20)
+    recorder.cancel()
+    assert recorder.wait().outcome is Outcome.ABORTED
+    assert running(nap(3661)) == []
+
+
+def test_ordinary_places_work(bench: Bench) -> None:
+    script = "echo a > $TMPDIR/t && cat $TMPDIR/t && echo b >/dev/null && head -c 4 /dev/urandom | wc -c && mkdir d"
+    assert bench.run("Bash", command=script).text == "a\n4\n"
+
+
+def test_root_cant_reach_the_kernel(bench: Bench) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root could: this user can't anyway")
+    before = Path("/proc/sys/kernel/core_pattern").read_text()
+    bench.run("Bash", command="cat /proc/sys/kernel/core_pattern > /proc/sys/kernel/core_pattern && echo reached > r")
+    assert not (bench.cwd / "r").exists()
+    assert Path("/proc/sys/kernel/core_pattern").read_text() == before
+    assert bench.run("Bash", command="grep -q 'CapEff:.*0000000000000000' /proc/self/status").outcome is Outcome.OK
+
+
+# -- what runs later ----------------------------------------------------------------------------------------------
+
+
+def git(cwd: Path, *args: str) -> str:
+    words = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main", *args)
+    return subprocess.run(words, cwd=cwd, check=True, capture_output=True, text=True, env=CHILD_ENV).stdout
+
+
+@pytest.fixture
+def repository(workspace: Path) -> Path:
+    if shutil.which("git") is None:
+        pytest.skip("git is missing")
+    git(workspace, "init", "-q", ".")
+    git(workspace, "config", "user.name", "a")
+    git(workspace, "config", "user.email", "a@example.org")
+    (workspace / "AGENTS.md").write_text("be good\n")
+    (workspace / "a").write_text("1\n")
+    git(workspace, "add", "-A")
+    git(workspace, "commit", "-qm", "first")
+    return workspace
+
+
+COMMIT = "echo 2 >> a && echo n > new && git add -A && git commit -qm second && git log --oneline | wc -l"
+
+
+def test_commits_work(bench: Bench, repository: Path) -> None:
+    result = bench.run("Bash", command=COMMIT)
+    assert (result.text, result.outcome) == ("2\n", Outcome.OK)
+    assert git(repository, "status", "--porcelain") == ""
+
+
+def test_commits_work_in_a_linked_worktree(bench: Bench, repository: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    git(repository, "worktree", "add", "-q", str(tree))
+    linked = Bench(bench.tools, tree)
+    assert linked.run("Bash", command=COMMIT).text == "2\n"
+    for attack in (
+        f"echo '[core] fsmonitor = x' >> {repository}/.git/config",
+        f"echo x > {repository}/.git/hooks/pre-commit",
+        f"echo /elsewhere > {repository}/.git/worktrees/tree/commondir",
+        "echo gitdir: /elsewhere > .git",
+    ):
+        assert linked.run("Bash", command=attack).outcome is Outcome.ERROR
+    linked.run("Bash", command=f"echo x > {repository}/a")
+    assert git(tree, "status", "--porcelain") == ""
+    assert "fsmonitor" not in (repository / ".git" / "config").read_text()
+    assert (repository / "a").read_text() == "1\n"
+
+
+def test_a_pointer_that_a_command_made_up_opens_nothing(bench: Bench, home: Path, workspace: Path) -> None:
+    """A `.git` file names a folder outside; only a repository that names this workspace would be writable."""
+    fake = home / "repo"
+    (fake / "objects").mkdir(parents=True)
+    (fake / "refs").mkdir()
+    (fake / "HEAD").write_text("ref: refs/heads/main\n")
+    (workspace / ".git").write_text(f"gitdir: {fake}\n")
+    assert bench.run("Bash", command=f"touch {fake}/x").outcome is Outcome.ERROR
+    assert not (fake / "x").exists()
+
+
+PLANTS = [
+    "echo x >> .git/config",
+    "git config core.fsmonitor x",
+    "echo x > .git/hooks/pre-commit",
+    "rm -rf .git/hooks; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
+    "mv .git .old && cp -r .old .git && echo x >> .git/config",
+    "ln -f a .git/config",
+    "cp a b && mv -f b .git/config",
+    "echo x >> AGENTS.md",
+    "cp a b && mv -f b AGENTS.md",
+    "rm -f AGENTS.md && echo x > AGENTS.md",
+    "echo x > .envrc",
+    "mkdir .vscode && echo x > .vscode/tasks.json",
+    "ln -s a CLAUDE.md",
+    "mkdir -p evil && echo ../evil > .git/commondir",
+    "mkdir .idea",
+]
+
+
+@pytest.mark.parametrize("command", PLANTS)
+def test_nothing_is_planted_that_runs_later(bench: Bench, repository: Path, command: str) -> None:
+    config = (repository / ".git" / "config").read_text()
+    hooks = sorted(os.listdir(repository / ".git" / "hooks"))
+    result = bench.run("Bash", command=command)
+    assert result.outcome is Outcome.ERROR
+    assert (repository / ".git" / "config").read_text() == config
+    assert sorted(os.listdir(repository / ".git" / "hooks")) == hooks
+    assert (repository / "AGENTS.md").read_text() == "be good\n"
+    for name in (".envrc", ".vscode", ".idea", "CLAUDE.md", ".git/commondir"):
+        assert not os.path.lexists(repository / name)
+    assert git(repository, "log", "--oneline").count("\n") == 1
+
+
+def test_what_was_moved_aside_is_kept_and_told(bench: Bench, workspace: Path) -> None:
+    result = bench.run("Bash", command="echo precious > .envrc")
+    assert (workspace / f".envrc{ASIDE}-1").read_text() == "precious\n"
+    assert result.need is not None
+    assert result.need.expansion == needed(str((workspace / ".envrc").resolve()), "write")
+    assert "moved aside" in result.text
+
+
+@pytest.mark.parametrize("path", [".envrc", ".vscode/tasks.json", "AGENTS.md", "sub/CLAUDE.md", ".git/hooks/x", ".git/config"])
+def test_file_tools_keep_protected_names(bench: Bench, repository: Path, path: str) -> None:
+    refused = bench.run("Write", path=path, content="x")
+    assert refused.outcome is Outcome.REFUSED
+    assert refused.need is not None
+    assert refused.need.expansion == needed(str((repository / path).resolve()), "write")
+    granted = with_boundary(bench, boundary(repository, Profile.ASK, *refused.need.expansion.filesystem))
+    allowed = granted.run("Write", path=path, content="x")
+    # The file alone was granted: no folder is made for it.
+    assert allowed.outcome is (Outcome.OK if (repository / path).parent.exists() else Outcome.REFUSED)
+
+
+def test_a_link_to_a_protected_file_is_no_way_round(bench: Bench, repository: Path) -> None:
+    (repository / "config").symlink_to(".git/config")
+    (repository / "hooks").symlink_to(".git/hooks")
+    for path in ("config", "hooks/pre-commit", "./hooks/../config"):
+        assert bench.run("Write", path=path, content="x").outcome is Outcome.REFUSED
+    assert bench.run("Bash", command="echo x > config").outcome is Outcome.ERROR
+    assert bench.run("Bash", command="echo x > hooks/pre-commit").outcome is Outcome.ERROR
+
+
+def test_a_granted_name_is_writable(bench: Bench, repository: Path) -> None:
+    config = str((repository / ".git" / "config").resolve())
+    entry = FileEntry(path=config, access="write", scope="exact")
+    granted = with_boundary(bench, boundary(repository, Profile.ASK, entry))
+    assert granted.run("Bash", command="echo '# mine' >> .git/config").outcome is Outcome.OK
+    assert granted.run("Bash", command="echo x >> AGENTS.md").outcome is Outcome.ERROR
+
+
+def test_a_new_repository_may_be_made(bench: Bench, workspace: Path) -> None:
+    script = "git init -q . && git config user.name a && git config user.email a@example.org"
+    assert bench.run("Bash", command=script).outcome is Outcome.OK
+    assert bench.run("Bash", command="touch a && git add -A && git commit -qm first").outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("more", ["git config core.fsmonitor x", "echo x > .git/hooks/pre-commit", "echo x > .git/commondir"])
+def test_a_new_repository_that_would_run_something_is_moved_aside(bench: Bench, workspace: Path, more: str) -> None:
+    assert bench.run("Bash", command=f"git init -q . && {more}").outcome is Outcome.ERROR
+    assert not (workspace / ".git").exists()
+    assert (workspace / f".git{ASIDE}-1").is_dir()
+
+
+def test_hooks_that_a_configuration_names_are_protected(bench: Bench, repository: Path) -> None:
+    (repository / ".husky").mkdir()
+    git(repository, "config", "core.hooksPath", ".husky")
+    assert bench.run("Bash", command="echo x > .husky/pre-commit").outcome is Outcome.ERROR
+    assert os.listdir(repository / ".husky") == []
