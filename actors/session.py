@@ -301,8 +301,6 @@ class SessionActor(MakaActor[ToSession]):
                 self._run.control_fact(stored)
             pending.reply.set(session_protocol.outcome_of(stored))
 
-    # -- boundary and undo ----------------------------------------------------------------------------------------
-
     def _set_boundary(self, command: commands.ChangeBoundary, reply: ReplyTo[Reply]) -> None:
         self._act(self._refusal or session_open.boundary_change(self._ports, self._log, command), reply)
 
