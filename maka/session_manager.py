@@ -27,10 +27,10 @@ from maka.contracts.commands import (
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import CommandId, EventId, IdSource, RunId, SessionId
-from maka.contracts.limits import COMMAND_TIMEOUT_S, SUBSCRIBER_BACKLOG_MAX, UNDO_TIMEOUT_S
+from maka.contracts.limits import COMMAND_TIMEOUT_S, PROMPT_CHARS_MAX, SUBSCRIBER_BACKLOG_MAX, UNDO_TIMEOUT_S
 from maka.contracts.ports import LedgerReader
 from maka.contracts.session_events import SessionEvent
-from projections import boundary, inbox, session_index
+from projections import boundary, inbox
 from projections.inbox import PendingWait
 
 FAILED_POLL_S = 0.25
@@ -174,7 +174,7 @@ class SessionManager:
             client=client,
             decision=decision,
             scope=scope,
-            answers=answers,
+            answers=None if answers is None else tuple(map(_clean_answer, answers)),
         )
         reply: OneShot[Reply] = OneShot()
         return self._answer(AnswerWait(command=command, reply=reply), reply, f"answer {request_id}", AnswerTaken)
@@ -206,13 +206,7 @@ class SessionManager:
 
     def pending(self) -> list[PendingWait]:
         """Return every open request of every session, oldest first."""
-        waits: list[PendingWait] = []
-        for data in self._reader.header_bytes():
-            header = session_index.decode(data)
-            if header.waiting:
-                state = inbox.project(self._reader.iter_session(header.session_id))
-                waits += () if state is None else state.waits.values()
-        return sorted(waits, key=lambda wait: wait.position)
+        return inbox.pending(self._reader)
 
     def boundary(self, session_id: str) -> Boundary:
         """Return what a session's tools may touch, with the fact that each grant came from."""
@@ -283,6 +277,16 @@ class SessionManager:
         while (answer := reply.wait(FAILED_POLL_S)) is None and waited_s < timeout_s and not self._failed():
             waited_s += FAILED_POLL_S
         return answer
+
+
+def _clean_answer(text: str | None) -> str | None:
+    """Return an answer that the ledger takes: half characters are replaced, a novel is refused."""
+    if text is None:
+        return None
+    if len(text) > PROMPT_CHARS_MAX:
+        message = f"an answer has at most {PROMPT_CHARS_MAX:,} characters; put it into a file and name that"
+        raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))
+    return text.encode("utf-8", "replace").decode("utf-8", "replace")
 
 
 def _not_ready() -> Refusal:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from maka.cli.names import find_session_or_run
+from maka.cli.revealed import revealed
 from maka.cli.words import counted
 from maka.contracts.commands import CommandChanges
 from maka.contracts.errors import FoldError
@@ -34,8 +35,8 @@ def resolved(found: Changes, files: Iterable[str]) -> tuple[str, ...]:
 
 
 def shown_path(found: Changes, path: str) -> str:
-    """Return a path as people read it: relative to the workspace where it lies inside."""
-    return path.removeprefix(found.root.rstrip("/") + "/")
+    """Return a path as people read it, nothing in it hidden: relative to the workspace where it lies inside."""
+    return revealed(path.removeprefix(found.root.rstrip("/") + "/"))
 
 
 def command_lines(commands: CommandChanges) -> list[str]:
@@ -55,4 +56,4 @@ def command_lines(commands: CommandChanges) -> list[str]:
 
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(map(revealed, names[:NAMES_SHOWN])) + (f" and {more:,} more" if more > 0 else "")

@@ -92,7 +92,11 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _refusal(refusal: Refusal) -> Failure:
-    exits = {RefusalCode.SESSION_DAMAGED: ExitCode.DAMAGE, RefusalCode.INTERNAL: ExitCode.FAILED}
+    exits = {
+        RefusalCode.SESSION_DAMAGED: ExitCode.DAMAGE,
+        RefusalCode.INTERNAL: ExitCode.FAILED,
+        RefusalCode.WAIT_CLOSED: ExitCode.FAILED,
+    }
     usual = ExitCode.TRY_AGAIN if refusal.code in _TRY_AGAIN else ExitCode.NOT_READY
     return Failure(code=refusal.code, message=refusal.message, exit=exits.get(refusal.code, usual))
 

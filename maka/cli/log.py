@@ -83,6 +83,7 @@ def _through(items: "Iterator[Committed]", position: int) -> "Iterator[Committed
 
 def _moment_text(moment: "Moment") -> str:
     from maka.cli.output import printable
+    from maka.cli.revealed import revealed
     from maka.cli.words import counted
 
     lines = [f"As of position {moment.position}: session {moment.status}, {counted(moment.run_count, 'run')}."]
@@ -101,7 +102,7 @@ def _moment_text(moment: "Moment") -> str:
     for message in moment.messages:
         lines.append(f"[{message.role}]")
         lines += [f"  {text}" for text in printable(message.text or "").split("\n") if message.text]
-        lines += [f"  calls {call.name} {printable(call.arguments)}" for call in message.calls]
+        lines += [f"  calls {call.name} {revealed(call.arguments)}" for call in message.calls]
     return "\n".join(lines) + "\n"
 
 

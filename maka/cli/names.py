@@ -11,6 +11,7 @@ from maka.contracts.ports import LedgerReader
 from projections.session_index import Header, SessionStatus, decode
 
 _LISTED_MAX = 5
+_CONTINUED = (SessionStatus.IDLE, SessionStatus.WAITING)
 
 
 def read_headers(reader: LedgerReader) -> list[Header]:
@@ -71,11 +72,14 @@ def _matching_runs(reader: LedgerReader, name: str) -> list[tuple[SessionId, Run
 
 
 def session_to_continue(headers: Sequence[Header], real_cwd: str) -> Header:
-    """Return the newest session of a real folder that is neither busy nor archived."""
+    """Return the newest session of a real folder that is neither busy nor archived.
+
+    One that waits for a person isn't busy: to pass it over in silence would lose sight of it.
+    """
     fitting = [
         header
         for header in headers
-        if header.real_cwd == real_cwd and not header.archived and header.status is SessionStatus.IDLE
+        if header.real_cwd == real_cwd and not header.archived and header.status in _CONTINUED
     ]
     if not fitting:
         _refuse(f"No idle session of {real_cwd} is there to continue: leave out --continue, or see maka sessions.")

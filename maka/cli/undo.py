@@ -85,20 +85,19 @@ def _perform(
 
 def _write(found: "Changes", receipt: "UndoReceipt", *, as_json: bool, dry_run: bool) -> None:
     from maka.cli.changed import command_lines, shown_path
-    from maka.cli.facts import short_id
     from maka.cli.output import note, printable, write, write_json
-    from maka.cli.words import counted
+    from maka.cli.words import counted, short_id
 
     if as_json:
         write_json(receipt)
         return
     for file in receipt.files:
-        write(printable(_line(file, shown_path(found, file.path))) + "\n")
+        write(_line(file, shown_path(found, file.path)) + "\n")
     for left in receipt.left:
         hint = "" if left.reason not in ("changed", "changed_between", "later") else " (--file with --force overrides)"
-        write(printable(f"- {shown_path(found, left.path)} stays: {left.message}{hint}") + "\n")
+        write(f"- {shown_path(found, left.path)} stays: {printable(left.message)}{hint}\n")
     for line in command_lines(receipt.commands):
-        note(f"maka: {printable(line)}")
+        note(f"maka: {line}")
     if not receipt.files and not receipt.left:
         note("maka: there is nothing to undo")
     elif dry_run:
@@ -110,6 +109,8 @@ def _write(found: "Changes", receipt: "UndoReceipt", *, as_json: bool, dry_run: 
 
 
 def _line(file: "UndoneFile", path: str) -> str:
+    from maka.cli.output import printable
+
     verb = "remove" if file.after_sha256 is None else "make anew" if file.before_sha256 is None else "put back"
     done = {"remove": "removed", "make anew": "made anew", "put back": "put back"}[verb]
     match file.outcome:
@@ -118,7 +119,7 @@ def _line(file: "UndoneFile", path: str) -> str:
         case "ok":
             return f"✓ {done} {path}"
         case _:
-            return f"✗ {path}: {file.outcome}: {file.text}"
+            return f"✗ {path}: {file.outcome}: {printable(file.text)}"
 
 
 def _exit(receipt: "UndoReceipt", *, dry_run: bool) -> ExitCode:
