@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from tests.tools.conftest import make_tools
 from tests.tools.harness import Bench, Recorder, boundary
 
 SECRET = "swordfish"
+PYTHON = os.path.realpath(sys.executable)
 NAMES = ("a", "b", "d", "l", ".git", "config", ".envrc")
 Move = tuple[str, str, str]
 Step = tuple[Literal["Read", "Write", "Edit", "Grep", "Glob", "Bash", "move"], str, Move | None]
@@ -209,3 +211,42 @@ def test_a_command_that_swaps_folders_all_the_time_wins_no_race(processes: Async
         racing.wait()
         assert written > 0, "the race was never run against a folder"
         assert snapshot(one.outside) == one.before
+
+
+SWAP = """
+import os
+os.makedirs(NAME, exist_ok=True)
+os.symlink(UP, "link")
+print("on", flush=True)
+while True:
+    for a, b in ((NAME, "held"), ("link", NAME), (NAME, "link"), ("held", NAME)):
+        try:
+            os.rename(a, b)
+        except OSError:  # the other command's end has put it aside
+            for make in (lambda: os.mkdir(NAME), lambda: os.symlink(UP, "link")):
+                try:
+                    make()
+                except OSError:
+                    pass
+"""
+
+
+@pytest.mark.parametrize("name", [".git", "sub/.git"])
+def test_a_mount_is_never_redirected(processes: AsyncProcesses, sandbox: Sandbox, name: str) -> None:
+    """One command swaps a folder for a link to the outside, while others are being put into their sandboxes."""
+    with world() as one:
+        ground = Ground(programs=(str(one.workspace.parent),))
+        bench = Bench(make_tools(processes, sandbox=sandbox, ground=ground), one.workspace)
+        up = "../" * (name.count("/") + 1) + "outside"
+        (one.workspace / "swap.py").write_text(SWAP.replace("NAME", repr(name)).replace("UP", repr(up)))
+        racing = bench.begin("Bash", Recorder(), command=f"{PYTHON} -I -S swap.py")
+        assert racing.spoke.wait(20)
+        ran = 0
+        for _ in range(60):
+            attack = f"echo no > {one.outside}/made; echo no > {name}/made; echo ran"
+            ran += "ran" in bench.begin("Bash", command=attack).wait().text
+        assert not racing.results, racing.results
+        racing.cancel()
+        racing.wait()
+        assert snapshot(one.outside) == one.before
+        assert ran > 0
