@@ -116,6 +116,9 @@ def check_message(command: SendMessage, header: Header, *, waiting: int) -> Refu
         return invalid("the prompt is empty; say what to do")
     if len(command.text) > PROMPT_CHARS_MAX:
         return invalid(f"the prompt has {len(command.text):,} characters, at most {PROMPT_CHARS_MAX:,} are taken")
+    limits = (command.limits.steps_max, command.limits.active_s_max, command.limits.tokens_max)
+    if not all(limit is None or limit > 0 for limit in limits):  # not-a-number is refused, too
+        return invalid("a run's limits are above 0; leave out those that it shouldn't have")
     if header.archived:
         return Refusal(code=RefusalCode.SESSION_ARCHIVED, message=f"session #{header.number} is archived")
     if waiting >= QUEUED_MESSAGES_MAX:

@@ -10,15 +10,16 @@ a process that was orphaned, began a session of its own, let go of its output, a
 """
 
 import os
+import time
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from maka.contracts.actions import ProcessIdentity
+from maka.edges.proc_files import PROC, pids, read_file, read_stat
 
-PROC = "/proc"
 MARK_VARIABLE = "MAKA_CALL"
-_READ_BYTES = 64 << 10
+EXEC_S = 0.002
 
 
 class Stat(Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class Stat(Struct, frozen=True, kw_only=True):
 def stat_of(pid: int) -> Stat | None:
     """Return what is known of a pid now; None where there is no such process."""
     # The command's name stands in parentheses and may hold anything, so fields count from the last one.
-    fields = _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].split()
+    fields = read_stat(pid).rpartition(b")")[2].split()
     if not fields:
         return None
     return Stat(
@@ -48,27 +49,9 @@ def stat_of(pid: int) -> Stat | None:
     )
 
 
-def _read(path: str) -> bytes:
-    """Return what a file of `/proc` says, nothing where it is gone or another user's."""
-    # Not `open`: its buffers and checks double the time, and all processes are read at each stop.
-    data = b""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return data
-    try:
-        while piece := os.read(fd, _READ_BYTES):
-            data += piece
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-    return data
-
-
 def boot_id() -> str:
     """Return the id of this boot, empty where it can't be known."""
-    return _read(f"{PROC}/sys/kernel/random/boot_id").decode().strip()
+    return (read_file(f"{PROC}/sys/kernel/random/boot_id") or b"").decode().strip()
 
 
 def identity_of(pid: int, mark: str | None = None) -> ProcessIdentity:
@@ -88,13 +71,9 @@ class Table:
     """All processes as they were when this was made. Reads all of `/proc`: not for the I/O thread."""
 
     def __init__(self) -> None:
-        try:
-            names = os.listdir(PROC)
-        except OSError:
-            names = []
-        read = (stat_of(int(name)) for name in names if name.isdigit())
+        read = map(stat_of, pids())
         self._stats = {stat.pid: stat for stat in read if stat is not None}
-        self._environs: dict[int, bytes] = {}
+        self._marks: dict[int, bytes] = {}
         self._own = os.getpid()
         self._spared = self._line_of(self._own)
 
@@ -143,11 +122,17 @@ class Table:
         return frozenset(line)
 
     def _has(self, pid: int, mark: str) -> bool:
-        if pid not in self._environs:
-            environ = _read(f"{PROC}/{pid}/environ").split(b"\0")
+        if pid not in self._marks:
+            path = f"{PROC}/{pid}/environ"
+            environ = read_file(path)
+            if environ == b"":
+                # Either it has none, or it is just becoming another program, and has none for that moment.
+                time.sleep(EXEC_S)
+                environ = read_file(path)
             start = f"{MARK_VARIABLE}=".encode()
-            self._environs[pid] = next((entry for entry in environ if entry.startswith(start)), b"")
-        return mark.encode() in self._environs[pid]
+            entries = (environ or b"").split(b"\0")
+            self._marks[pid] = next((entry for entry in entries if entry.startswith(start)), b"")
+        return mark.encode() in self._marks[pid]
 
 
 def related(leader: ProcessIdentity, pipes: Sequence[int] = ()) -> list[Stat]:

@@ -177,4 +177,4 @@ def _open_error(root: Path, error: lmdb.Error) -> LedgerError:
         return StoreOpenError(f"the file {root / LEDGER_DIR} isn't a ledger that this maka can read: {text}")
     if isinstance(error, lmdb.DiskError):
         return LedgerFullError(f"the disk of {root} is full: free {FREE_BYTES_MIN >> 20} MiB")
-    return StoreOpenError(f"can't open the store in {root}: {text}")
+    return StoreOpenError(f"can't open the store in {root} ({text}): mend its rights, or set another MAKA_HOME")

@@ -5,6 +5,7 @@ from pathlib import Path
 import lmdb
 from msgspec import Struct
 
+from maka.contracts.errors import LedgerDamagedError
 from maka.storage.environment import (
     HEAD,
     Databases,
@@ -59,6 +60,9 @@ def _rebuild(reader: LmdbReader) -> RebuildReport:
 
             survey = Survey(reader, findings.add, mend)
             head = unpack_head(transaction.get(HEAD, db=reader.databases.meta))
+            if not head.position and transaction.stat(reader.databases.events)["entries"]:
+                # Every row would be one too many, and nothing could be read any more.
+                raise LedgerDamagedError("the store has facts but its head is lost: nothing was rebuilt")
             survey.walk(transaction, 1, head.position)
             survey.finish(transaction, head)
     except (lmdb.CorruptedError, lmdb.PageNotFoundError) as error:

@@ -55,12 +55,12 @@ def acquire_root(root: Path) -> RootLock:
         _check_ours(root)
         lock = RootLock(root, _locked(root))
     except OSError as error:
-        raise _unusable(root, error) from None
+        raise unusable(root, error) from None
     try:
         _prepare(root)
     except OSError as error:
         lock.close()
-        raise _unusable(root, error) from None
+        raise unusable(root, error) from None
     _let_go_in_children(lock)
     return lock
 
@@ -68,15 +68,20 @@ def acquire_root(root: Path) -> RootLock:
 def has_store(root: Path) -> bool:
     """Say whether a ledger was ever begun in a state root; a file without a byte is what a cut start leaves."""
     path = root / LEDGER_DIR / DATA_FILE
-    return path.is_file() and path.stat().st_size > 0
+    try:
+        return path.is_file() and path.stat().st_size > 0
+    except OSError as error:
+        raise unusable(root, error) from None
 
 
-def _unusable(root: Path, error: OSError) -> LedgerError:
+def unusable(root: Path, error: OSError) -> LedgerError:
+    """Say what the system's refusal of something in a state root means."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return LedgerFullError(f"the disk of {root} is full: free {FREE_BYTES_MIN >> 20} MiB")
-    why = (
-        "a file is in its place" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror or error
-    )
+    in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
+    why = "a file is in its place" if in_the_way else error.strerror or str(error)
+    if error.filename is not None and root in Path(error.filename).parents:
+        return StoreOpenError(f"can't use {error.filename} ({why}): mend its rights, or set another MAKA_HOME")
     return StoreOpenError(f"can't use {root} as the state root ({why}): set MAKA_HOME to a folder of your own")
 
 

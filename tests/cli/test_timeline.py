@@ -193,7 +193,7 @@ def test_the_ending_says_what_was_done_and_what_to_do(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        ({"command": "make\ntest"}, "make test"),
+        ({"command": "make\ntest"}, "make⏎test"),
         ({"path": "a.py", "old_string": "x"}, "a.py"),
         ({"pattern": "def x", "path": "src"}, "def x in src"),
         ({"pattern": "*.py"}, "*.py"),

@@ -26,6 +26,9 @@ from maka.contracts.model_ports import (
 from tests.sim.laws import Facts
 from tests.sim.world import World
 
+Odd = Literal["", "deaf", "twice"]
+ODD: tuple[Odd, ...] = ("deaf", "twice")
+
 
 @dataclass(frozen=True)
 class Said:
@@ -39,7 +42,7 @@ class Said:
     calls: tuple[AssembledCall, ...] = ()
     error: ProviderError | None = None
     hangs: bool = False
-    odd: Literal["", "deaf", "twice"] = ""
+    odd: Odd = ""
 
     def __str__(self) -> str:
         parts = [repr("".join(self.text))] if self.text else []

@@ -5,13 +5,13 @@ what makes a failing story shrink.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
 
 from maka.contracts.model_ports import AssembledCall, ErrorKind, ProviderError
-from tests.sim.model import Said
+from tests.sim.model import ODD, Odd, Said
 from tests.sim.outside import TOOL_NAMES
 
 T = TypeVar("T")
@@ -84,10 +84,10 @@ class Choices:
 
 
 def draw(seed: int, only: tuple[str, ...] = ()) -> Story:
-    """Draw a story. Each seed switches some actions, faults and tools off; `only` names the faults to draw from."""
+    """Draw a story. Each seed switches some actions, faults and tools off; `only` are the faults to draw from."""
     chance = random.Random(seed)
     actions = {kind: weight for kind, weight in ACTIONS.items() if kind == "send" or chance.random() < 0.7}
-    faults = [fault for fault in only or FAULTS if chance.random() < 0.25]
+    faults = list(only) or [fault for fault in FAULTS if chance.random() < 0.25]
     kinds, weights = list(actions), list(actions.values())
     moves: list[Move] = [Move(0, "send", chance.getrandbits(30))]
     for at in range(STEPS):
@@ -120,7 +120,7 @@ class _Answers:
         if chance.random() < story.error_share:
             return self._error()
         text = tuple(chance.choice(("a", "bb ", "\n", "word ", "x" * 300)) for _ in range(chance.randrange(4)))
-        odd = chance.choice(("deaf", "twice")) if chance.random() < story.odd_share else ""
+        odd: Odd = chance.choice(ODD) if chance.random() < story.odd_share else ""
         if chance.random() < 0.6:
             calls = tuple(self._call(number) for number in range(chance.randint(1, story.calls_max)))
             thinking = ("hm",) if chance.random() < 0.3 else ()
@@ -142,7 +142,7 @@ class _Answers:
         return Said(text=("par",) if chance.random() < 0.5 else (), error=error)
 
 
-def pick_one(pick: int, things: list[T]) -> T | None:
+def pick_one(pick: int, things: Sequence[T]) -> T | None:
     """Choose one of some things by a move's chance."""
     return things[pick % len(things)] if things else None
 

@@ -163,7 +163,9 @@ class Swarm:
 
     def _answer_wait(self, move: Move) -> None:
         """Answer a wait: an open one, one that may be over, or one under another session's name."""
-        open_now = [(session, wait) for session in self.sessions for wait in self.host.waits(session)]
+        open_now: list[tuple[SessionId, str]] = [
+            (session, wait) for session in self.sessions for wait in self.host.waits(session)
+        ]
         late = move.kind in ("answer_late", "answer_elsewhere")
         found = pick_one(move.pick, list(self.waits) if late else open_now)
         if found is None:

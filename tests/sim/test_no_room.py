@@ -62,7 +62,7 @@ def run(swarm: Swarm, steps: int) -> None:
 
 
 def endings(swarm: Swarm) -> list[str | None]:
-    return [run.terminal and run.terminal.failure_class for run in swarm.checker.runs.values()]
+    return [None if run.terminal is None else run.terminal.failure_class for run in swarm.checker.runs.values()]
 
 
 def close(swarm: Swarm) -> None:

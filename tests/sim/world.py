@@ -103,9 +103,9 @@ class World:
                     world.stillborn.remove(type(self).__name__)
                     raise RuntimeError("planted: it can't start")
 
-            def _handle_failure(self, kind: Any, value: Any, traceback: Any) -> None:
-                world.crashes.append((type(self).__name__, value))
-                super()._handle_failure(kind, value, traceback)
+            def _handle_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+                world.crashes.append((type(self).__name__, exception_value))
+                super()._handle_failure(exception_type, exception_value, traceback)
 
         Simulated.__name__ = actor.__name__
         return Address(Simulated.start(*args))

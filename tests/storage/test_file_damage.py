@@ -75,6 +75,18 @@ def test_a_head_that_says_nothing_is_damage(disk: DiskBench) -> None:
             read()
 
 
+def test_a_rebuild_without_a_head_drops_nothing(disk: DiskBench) -> None:
+    facts = Facts(1)
+    disk.store.commit([facts.opened(), facts.started()])
+    reader = disk.store.reader
+    with reader.environment.begin(write=True) as transaction:
+        transaction.delete(HEAD, db=reader.databases.meta)
+    disk.close()
+    with pytest.raises(LedgerDamagedError, match="head is lost"):
+        rebuild(disk.root)
+    assert disk.restart().header_bytes()
+
+
 def test_a_closed_store_is_no_damage(disk: DiskBench) -> None:
     disk.store.close()
     with pytest.raises(LedgerError) as closed:

@@ -164,3 +164,21 @@ def test_a_missing_empty_or_foreign_store_cannot_be_read(tmp_path: Path) -> None
     with pytest.raises(StoreOpenError) as foreign:
         LmdbReader.open(tmp_path / "bare")
     assert "isn't a ledger" in one_line(foreign)
+
+
+def test_what_may_not_be_looked_at_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(StoreOpenError) as refused:
+        LmdbReader.open(tmp_path)
+    assert "Permission denied" in one_line(refused)
+    assert "MAKA_HOME" in one_line(refused)
+
+
+def test_a_file_in_the_place_of_a_root_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreOpenError) as refused:
+        acquire_root(tmp_path / "file")
+    assert "a file is in its place" in one_line(refused)
