@@ -154,8 +154,8 @@ def check_commands(tools: Callable[[Ground], ToolCatalog], sequence: list[tuple[
             for each in ("a", "d/a", "l", "l/a"):
                 assert SECRET not in bench.run("Read", path=each).text
             assert snapshot(one.outside) == one.before
-        for path in one.workspace.rglob("*"):
-            assert path.is_symlink() or not path.is_file() or SECRET not in path.read_text(errors="replace")
+        for found in one.workspace.rglob("*"):
+            assert found.is_symlink() or not found.is_file() or SECRET not in found.read_text(errors="replace")
 
 
 def tier(count: int) -> settings:
