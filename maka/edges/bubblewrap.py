@@ -61,15 +61,18 @@ class Bubblewrap:
 def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
     """Return each mount with its place in the order: the depth of its path, then the stricter one last."""
     ways = (
-        (policy.readable, lambda path: ["--ro-bind", path, path]),
-        (policy.pinned, lambda path: ["--bind", path, path]),
-        (policy.writable, lambda path: ["--bind", path, path]),
-        (policy.protected, lambda path: ["--ro-bind", path, path]),
-        (policy.hidden, lambda path: ["--perms", "0500", "--tmpfs", path]),
-        (policy.hidden_files, lambda path: ["--ro-bind", "/dev/null", path]),
+        (policy.readable, ["--ro-bind", "PATH", "PATH"]),
+        (policy.pinned, ["--bind", "PATH", "PATH"]),
+        (policy.writable, ["--bind", "PATH", "PATH"]),
+        (policy.protected, ["--ro-bind", "PATH", "PATH"]),
+        (policy.hidden, ["--perms", "0500", "--tmpfs", "PATH"]),
+        (policy.hidden_files, ["--ro-bind", "/dev/null", "PATH"]),
     )
     return [
-        ((len([part for part in path.split("/") if part]), strictness), way(path))
+        (
+            (len([part for part in path.split("/") if part]), strictness),
+            [path if word == "PATH" else word for word in way],
+        )
         for strictness, (paths, way) in enumerate(ways)
         for path in paths
     ]

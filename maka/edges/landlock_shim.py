@@ -105,8 +105,9 @@ def _become(kernel: Kernel, policy: dict[str, Any], command: list[str], own_tmp:
         kernel.prctl(_NO_NEW_PRIVS, 1)
         _restrict(kernel, policy, _special(policy, own_tmp, mounted))
         _filter_calls(kernel, network=policy["network"])
-        names = ("TMPDIR", "TMP", "TEMP")
-        os.execve(command[0], command, {**os.environ, **dict.fromkeys(names, own_tmp)})
+        for name in ("TMPDIR", "TMP", "TEMP"):
+            os.putenv(name, own_tmp)
+        os.execv(command[0], command)
     except BaseException as error:
         os.write(2, f"the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))
     os._exit(FAILED)
@@ -194,7 +195,7 @@ def _exactly(path: str) -> int:
 
 def _special(policy: dict[str, Any], own_tmp: str, mounted: bool) -> dict[str, int]:
     """Return the rights of each path that has others than its surroundings; the stricter word of two is the last."""
-    ways = (
+    ways: tuple[tuple[list[str], int], ...] = (
         (policy["readable"], _READS),
         ([*policy["writable"], own_tmp], _READS | _WRITES),
         ([] if mounted else policy["protected"], _READS),

@@ -79,7 +79,9 @@ def replace(place: Place, before: Before, data: bytes, temp_name: str) -> None:
     try:
         with parent_of(place, create=before.info is None) as folder:
             if before.folder not in (None, _identity(os.fstat(folder))):
-                raise PathError(f"path_changed: nothing was changed: the folder of {place.shown} was swapped. Try again")
+                raise PathError(
+                    f"path_changed: nothing was changed: the folder of {place.shown} was swapped. Try again"
+                )
             try:
                 written = _write_temp(folder, temp_name, data, before.info)
                 _still_the_same(place, folder, before)

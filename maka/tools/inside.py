@@ -14,7 +14,6 @@ from maka.tools.policy import Ground, covers, needed, sandbox_policy
 from maka.tools.results import with_footer
 from maka.tools.survey import survey, watched
 
-
 _NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
 
 

@@ -29,7 +29,7 @@ SECRETS_AT_HOME = (
 )
 SECRETS_OF_THE_MACHINE = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
-    *("/etc/ssl/private", "/etc/ssh", "/etc/NetworkManager/system-connections", "/etc/wireguard", "/root"),
+    *("/etc/ssl/private", "/etc/ssh", "/etc/NetworkManager/system-connections", "/etc/wireguard"),
 )
 SPARE = ("/tmp", "/var/tmp", "/run")
 """Folders of which a sandbox may have empty ones of its own."""

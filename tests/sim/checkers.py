@@ -1,15 +1,18 @@
 """What must hold after every step of the world, and what must hold once it has settled."""
+# pyright: reportPrivateUsage=false
 
+from actors.run import RunActor
 from maka.contracts.codec import encode
 from maka.contracts.content import FunctionCall, FunctionResponse, Outcome
 from maka.contracts.errors import LedgerFailedError
-from maka.contracts.events import Committed, is_terminal
+from maka.contracts.events import Committed, RuntimeEvent, Status, is_terminal
 from maka.contracts.ids import InvocationId, SessionId
 from maka.contracts.limits import RETRY_TRIES_MAX
 from maka.storage.replay import Replay
 from projections import model_history, run_state, session_index
 from projections.model_history import History
-from projections.run_state import Phase, RunState
+from projections.run_state import Phase, RunState, terminal_fact
+from projections.settlement import Ending
 from projections.window import LEVEL_MAX
 from tests.checkers import check_endings, check_messages
 from tests.sim.host import SimHost
@@ -32,6 +35,7 @@ class Checker:
         self._names: dict[str, str] = {}
         self._requests = 0
         self._replay = Replay()
+        self._claims: dict[str, Ending] = {}
 
     def step(self) -> None:
         """Check the facts, the requests and the deaths that are new since the last call."""
@@ -42,6 +46,9 @@ class Checker:
             if "planted" not in str(error) and not isinstance(error, LedgerFailedError):
                 raise BrokenLaw(f"{name} died of {type(error).__name__}: {error}") from error
         world.crashes.clear()
+        for actor in world.actors:
+            if isinstance(actor, RunActor) and (claim := actor._state.claim) is not None:
+                self._claims.setdefault(actor._state.plan.who.run_id, claim.ending)
         for item in self._host.store.read_positions(self._position, 1 << 30):
             self._take(item)
         provider = self._host.provider
@@ -69,6 +76,7 @@ class Checker:
         self._check_call(item)
         self._check_tries(item)
         if is_terminal(event):
+            self._check_claim(event)
             self._check_next_request(event.session_id)
 
     def _check_call(self, item: Committed) -> None:
@@ -82,6 +90,17 @@ class Checker:
             raise BrokenLaw(f"a call that had an effect is said to be {content.outcome}")
         if content.outcome is Outcome.OK and content.call_id not in effects.started:
             raise BrokenLaw("a call that was never started has a result")
+
+    def _check_claim(self, event: RuntimeEvent) -> None:
+        """The first ending that was claimed is the one that is written; a completed one may not find room."""
+        fact = terminal_fact(event)
+        first = self._claims.get(fact.run_id)
+        if first is None or fact.recovery is not None or first.status is Status.COMPLETED:
+            return
+        claimed = (first.status, first.failure_class, first.abort_source)
+        written = (fact.status, fact.failure_class, fact.abort_source)
+        if claimed != written:
+            raise BrokenLaw(f"run {fact.run_id} was to end as {claimed}, and its terminal says {written}")
 
     def _check_tries(self, item: Committed) -> None:
         """Requests of one step are bounded: the tries, begun anew at each level of the window."""
@@ -102,10 +121,13 @@ class Checker:
     # -- settled --------------------------------------------------------------------------------------------------
 
     def at_rest(self) -> None:
-        """Check that of each open run it is clear whom it waits for: a person, or an outside that hangs."""
-        hanging = self._host.provider.hanging()
+        """Check that of each open run it is clear whom it waits for: a person, or an outside that hangs.
+
+        A session that crashed too often is exempt until the restart that it asks for.
+        """
+        hanging, fenced = self._host.provider.hanging(), self._host.fenced()
         for invocation_id, run in self.runs.items():
-            if run.phase in (Phase.ENDED, Phase.PARKED):
+            if run.phase in (Phase.ENDED, Phase.PARKED) or run.run.session_id in fenced:
                 continue
             calls = [call for call in run.calls if call.wait_id is None]
             if run.asking:
@@ -116,7 +138,7 @@ class Checker:
                 raise BrokenLaw(f"run {invocation_id} is open and nobody works on it (calls {idle})")
         for session_id in self._histories:
             header = session_index.decode(self._host.store.header_of(session_id) or b"")
-            if header.untaken and not header.open_runs:
+            if header.untaken and not header.open_runs and session_id not in fenced:
                 raise BrokenLaw(f"{len(header.untaken)} messages of {session_id} wait, and nobody takes them")
 
     def settled(self) -> None:

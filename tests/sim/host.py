@@ -122,6 +122,11 @@ class SimHost:
     def _head(self) -> int:
         return self.store.head().position
 
+    def fenced(self) -> set[SessionId]:
+        """Return the sessions whose actors crashed too often: their queues wait for a restart."""
+        kernels: list[Any] = [actor for actor in self.world.actors if isinstance(actor, KernelActor)]
+        return set[SessionId]().union(*(kernel._fenced for kernel in kernels))
+
     @property
     def is_gone(self) -> bool:
         """Say whether the process died in the middle of a commit."""

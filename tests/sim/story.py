@@ -84,10 +84,10 @@ class Choices:
 
 
 def draw(seed: int, only: tuple[str, ...] = ()) -> Story:
-    """Draw a story. Each seed switches some actions, faults and tools off; `only` names the faults to draw from."""
+    """Draw a story. Each seed switches some actions, faults and tools off; `only` are the faults to draw from."""
     chance = random.Random(seed)
     actions = {kind: weight for kind, weight in ACTIONS.items() if kind == "send" or chance.random() < 0.7}
-    faults = [fault for fault in only or FAULTS if chance.random() < 0.25]
+    faults = list(only) or [fault for fault in FAULTS if chance.random() < 0.25]
     kinds, weights = list(actions), list(actions.values())
     moves: list[Move] = [Move(0, "send", chance.getrandbits(30))]
     for at in range(STEPS):

@@ -38,9 +38,7 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def ground(home: Path) -> Ground:
     real = home.resolve()
-    return Ground(
-        own=(str(real / "state"),), secrets=(str(real / ".ssh"), str(real / ".netrc")), programs=(str(real),)
-    )
+    return Ground(own=(str(real / "state"),), secrets=(str(real / ".ssh"), str(real / ".netrc")), programs=(str(real),))
 
 
 @pytest.fixture
@@ -74,7 +72,9 @@ def test_h30_chained_commands_stay_inside(bench: Bench, home: Path, command: str
     assert sorted(os.listdir(home)) == [".netrc", ".ssh", "notes", "state"]
 
 
-@pytest.mark.parametrize("spelling", ["rm", "/bin/rm", "env rm", r"\rm", "bash -c 'rm NAME'", "r''m", "xargs -I{} rm {} <<<"])
+@pytest.mark.parametrize(
+    "spelling", ["rm", "/bin/rm", "env rm", r"\rm", "bash -c 'rm NAME'", "r''m", "xargs -I{} rm {} <<<"]
+)
 def test_h31_no_spelling_reaches_outside(bench: Bench, home: Path, spelling: str) -> None:
     target = str(home / "notes")
     command = spelling.replace("NAME", target) if "NAME" in spelling else f"{spelling} {target}"
@@ -122,9 +122,7 @@ def test_what_is_hidden_cant_be_read(bench: Bench, home: Path, name: str) -> Non
 
 def test_a_secret_that_was_granted_is_readable_and_no_other(bench: Bench, home: Path, workspace: Path) -> None:
     key = str((home / ".ssh" / "id").resolve())
-    granted = with_boundary(
-        bench, boundary(workspace, Profile.ASK, FileEntry(path=key, access="read", scope="exact"))
-    )
+    granted = with_boundary(bench, boundary(workspace, Profile.ASK, FileEntry(path=key, access="read", scope="exact")))
     assert granted.run("Bash", command=f"cat {key}").text == "swordfish"
     assert granted.run("Read", path=key).text == "swordfish"
     assert "swordfish" not in granted.run("Bash", command=f"cat {home}/.netrc").text
@@ -157,10 +155,10 @@ def test_a_granted_folder_is_writable(bench: Bench, home: Path, workspace: Path)
     other = home / "other"
     other.mkdir()
     asked = bench.run("Bash", command=f"touch {other}/x")
+    lacking = needed(str(other.resolve()), "write", "subtree")
     assert asked.need is not None
-    assert asked.need.expansion == needed(str(other.resolve()), "write", "subtree")
-    entry = asked.need.expansion.filesystem[0]
-    granted = with_boundary(bench, boundary(workspace, Profile.ASK, entry))
+    assert asked.need.expansion == lacking
+    granted = with_boundary(bench, boundary(workspace, Profile.ASK, *lacking.filesystem))
     assert granted.run("Bash", command=f"touch {other}/x").outcome is Outcome.OK
     assert granted.run("Write", path=f"{other}/y", content="y").outcome is Outcome.OK
     assert granted.run("Bash", command=f"touch {home}/x").outcome is Outcome.ERROR
@@ -175,9 +173,7 @@ SOCKETS = {
 
 
 @pytest.mark.parametrize("kind", SOCKETS)
-def test_the_network_is_closed_until_it_is_granted(
-    bench: Bench, workspace: Path, tmp_path: Path, kind: str
-) -> None:
+def test_the_network_is_closed_until_it_is_granted(bench: Bench, workspace: Path, tmp_path: Path, kind: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as unix:
         os.mkdir(tmp_path / "s")
         unix.bind(f"\0maka-{os.getpid()}" if kind == "abstract" else str(tmp_path / "s" / "u"))
@@ -349,13 +345,16 @@ def test_what_was_moved_aside_is_kept_and_told(bench: Bench, workspace: Path) ->
     assert "moved aside" in result.text
 
 
-@pytest.mark.parametrize("path", [".envrc", ".vscode/tasks.json", "AGENTS.md", "sub/CLAUDE.md", ".git/hooks/x", ".git/config"])
+@pytest.mark.parametrize(
+    "path", [".envrc", ".vscode/tasks.json", "AGENTS.md", "sub/CLAUDE.md", ".git/hooks/x", ".git/config"]
+)
 def test_file_tools_keep_protected_names(bench: Bench, repository: Path, path: str) -> None:
     refused = bench.run("Write", path=path, content="x")
     assert refused.outcome is Outcome.REFUSED
+    lacking = needed(str((repository / path).resolve()), "write")
     assert refused.need is not None
-    assert refused.need.expansion == needed(str((repository / path).resolve()), "write")
-    granted = with_boundary(bench, boundary(repository, Profile.ASK, *refused.need.expansion.filesystem))
+    assert refused.need.expansion == lacking
+    granted = with_boundary(bench, boundary(repository, Profile.ASK, *lacking.filesystem))
     allowed = granted.run("Write", path=path, content="x")
     # The file alone was granted: no folder is made for it.
     assert allowed.outcome is (Outcome.OK if (repository / path).parent.exists() else Outcome.REFUSED)
@@ -384,7 +383,9 @@ def test_a_new_repository_may_be_made(bench: Bench, workspace: Path) -> None:
     assert bench.run("Bash", command="touch a && git add -A && git commit -qm first").outcome is Outcome.OK
 
 
-@pytest.mark.parametrize("more", ["git config core.fsmonitor x", "echo x > .git/hooks/pre-commit", "echo x > .git/commondir"])
+@pytest.mark.parametrize(
+    "more", ["git config core.fsmonitor x", "echo x > .git/hooks/pre-commit", "echo x > .git/commondir"]
+)
 def test_a_new_repository_that_would_run_something_is_moved_aside(bench: Bench, workspace: Path, more: str) -> None:
     assert bench.run("Bash", command=f"git init -q . && {more}").outcome is Outcome.ERROR
     assert not (workspace / ".git").exists()
