@@ -6,20 +6,28 @@ outcome, never a failure, and the same command id sent again tells. A refusal is
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Condition
 from typing import Literal, Self, TypeVar
 
 from actors.address import Address, OneShot
-from actors.messages import AnswerWait, CreateSession, SendMessage, SetBoundary, StopSession, ToKernel
+from actors.messages import AnswerWait, CreateSession, SendMessage, SetBoundary, StopSession, ToKernel, UndoChanges
 from actors.messages_ledger import Subscribe, ToFeed, Unsubscribe
 from maka.contracts import commands
 from maka.contracts.boundary import Boundary, Expansion, Profile, Scope
-from maka.contracts.commands import AnswerTaken, BoundarySet, MessageAccepted, Reply, SessionCreated, StopReceipt
+from maka.contracts.commands import (
+    AnswerTaken,
+    BoundarySet,
+    MessageAccepted,
+    Reply,
+    SessionCreated,
+    StopReceipt,
+    UndoReceipt,
+)
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
-from maka.contracts.ids import CommandId, EventId, IdSource, SessionId
-from maka.contracts.limits import COMMAND_TIMEOUT_S, PROMPT_CHARS_MAX, SUBSCRIBER_BACKLOG_MAX
+from maka.contracts.ids import CommandId, EventId, IdSource, RunId, SessionId
+from maka.contracts.limits import COMMAND_TIMEOUT_S, PROMPT_CHARS_MAX, SUBSCRIBER_BACKLOG_MAX, UNDO_TIMEOUT_S
 from maka.contracts.ports import LedgerReader
 from maka.contracts.session_events import SessionEvent
 from projections import boundary, inbox
@@ -27,7 +35,7 @@ from projections.inbox import PendingWait
 
 FAILED_POLL_S = 0.25
 """How soon a failed ledger ends the wait for an answer; answers themselves come at once."""
-R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet)
+R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet, UndoReceipt)
 
 
 class SubscriptionLostError(Exception):
@@ -171,6 +179,31 @@ class SessionManager:
         reply: OneShot[Reply] = OneShot()
         return self._answer(AnswerWait(command=command, reply=reply), reply, f"answer {request_id}", AnswerTaken)
 
+    def undo(
+        self,
+        session_id: str,
+        *,
+        run_id: str | None = None,
+        files: Sequence[str] = (),
+        force: bool = False,
+        command_id: str | None = None,
+    ) -> UndoReceipt:
+        """Put back what files held before a session's changes, or those of one run; returns when that is durable.
+
+        A file that someone else changed since is left as it is, unless it is named and forced. The undo is a run of
+        its own: undoing that run takes it back.
+        """
+        command = commands.Undo(
+            command_id=self._command_id(command_id),
+            session_id=SessionId(session_id),
+            run_id=None if run_id is None else RunId(run_id),
+            files=tuple(os.path.realpath(path) for path in files),
+            force=force,
+        )
+        reply: OneShot[Reply] = OneShot()
+        message = UndoChanges(command=command, reply=reply)
+        return self._answer(message, reply, command.command_id, UndoReceipt, max(self._timeout_s, UNDO_TIMEOUT_S))
+
     def pending(self) -> list[PendingWait]:
         """Return every open request of every session, oldest first."""
         return inbox.pending(self._reader)
@@ -220,14 +253,15 @@ class SessionManager:
 
     def _answer(
         self,
-        message: CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait,
+        message: CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges,
         reply: OneShot[Reply],
         name: str,
         wanted: type[R],
+        timeout_s: float | None = None,
     ) -> R:
         if not self._kernel.tell(message):
             raise RefusedError(_not_ready())
-        answer = self._wait(reply)
+        answer = self._wait(reply, self._timeout_s if timeout_s is None else timeout_s)
         if answer is None:
             raise OutcomeUnknownError(name)
         if isinstance(answer, Refusal):
@@ -237,10 +271,10 @@ class SessionManager:
         assert isinstance(answer, wanted), f"{type(answer).__name__} answers {type(message).__name__}"
         return answer
 
-    def _wait(self, reply: OneShot[Reply]) -> Reply | None:
+    def _wait(self, reply: OneShot[Reply], timeout_s: float) -> Reply | None:
         """Wait for an answer; not for one that a failed ledger will never give."""
         waited_s = 0.0
-        while (answer := reply.wait(FAILED_POLL_S)) is None and waited_s < self._timeout_s and not self._failed():
+        while (answer := reply.wait(FAILED_POLL_S)) is None and waited_s < timeout_s and not self._failed():
             waited_s += FAILED_POLL_S
         return answer
 

@@ -45,7 +45,7 @@ class FileChanged(Struct, frozen=True, gc=False, kw_only=True, rename="camel", o
 
     path: str
     before_sha256: str | None
-    after_sha256: str
+    after_sha256: str | None
     pre_image: BlobRef | None = None
 
 

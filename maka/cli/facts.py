@@ -10,13 +10,14 @@ from maka.cli.asking import answers_line, by, decided
 from maka.cli.output import one_line
 from maka.cli.revealed import brief, revealed
 from maka.cli.words import short_id
-from maka.contracts.actions import Actions, StateDelta
+from maka.contracts.actions import Actions, StateDelta, WorkspaceChanged
 from maka.contracts.content import (
     Content,
     Error,
     FunctionCall,
     FunctionResponse,
     InvocationOpened,
+    RootKind,
     SessionOpened,
     SystemNote,
     Text,
@@ -80,6 +81,8 @@ def _content(content: Content) -> str:
             return f"notice {content.note}"
         case InvocationOpened():
             route, source = content.route, content.source
+            if content.root is RootKind.UNDO:
+                return "undo opened: no model is asked"
             return f"run opened ({source}): profile {route.profile}, model {route.model}"
         case SessionOpened():
             title = f' "{one_line(content.title, TEXT_CHARS_MAX)}"' if content.title else ""
@@ -101,11 +104,24 @@ def _actions(actions: Actions) -> Iterator[str]:
     if (ended := actions.process_ended) is not None:
         yield f"process {ended.process.pid} {ended.how}"
     if (change := actions.file_change) is not None:
-        yield f"{'creates' if change.before_sha256 is None else 'changes'} {revealed(change.path)}"
+        verb = "creates" if change.before_sha256 is None else "removes" if change.after_sha256 is None else "changes"
+        yield f"{verb} {revealed(change.path)}" + (
+            f" (undoes {short_id(change.undoes)})" if change.undoes is not None else ""
+        )
+    if (found := actions.workspace_changed) is not None:
+        yield _workspace(found)
     if actions.state_delta is not None:
         yield from _boundary(actions.state_delta)
         yield _state(actions.state_delta)
     yield from _session_actions(actions)
+
+
+def _workspace(found: WorkspaceChanged) -> str:
+    if not found.looked:
+        return f"nobody looked what changed meanwhile: {found.why}"
+    counts = ((found.added_count, "added"), (found.modified_count, "modified"), (found.deleted_count, "deleted"))
+    told = [f"{count:,} {word}" for count, word in counts if count]
+    return f"files meanwhile: {', '.join(told)}" if told else ""
 
 
 def _session_actions(actions: Actions) -> Iterator[str]:

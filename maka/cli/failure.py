@@ -18,7 +18,13 @@ from maka.contracts.errors import (
 )
 
 _TRY_AGAIN = frozenset(
-    {RefusalCode.LEDGER_FULL, RefusalCode.LEDGER_CLOSED, RefusalCode.SHUTTING_DOWN, RefusalCode.QUEUE_FULL}
+    {
+        RefusalCode.LEDGER_FULL,
+        RefusalCode.LEDGER_CLOSED,
+        RefusalCode.SHUTTING_DOWN,
+        RefusalCode.QUEUE_FULL,
+        RefusalCode.SESSION_BUSY,
+    }
 )
 EXIT_CODES = """\b
 Exit codes (in JSON, the words):

@@ -1,10 +1,12 @@
-"""Sessions by name: `#12`, `12`, `@last`, or a unique end of the id."""
+"""Sessions by name: `#12`, `12`, `@last`, or a unique end of the id; runs by a unique end of theirs."""
 
 from collections.abc import Sequence
 from typing import NoReturn
 
 from maka.contracts.codec import CodecError
+from maka.contracts.content import InvocationOpened
 from maka.contracts.errors import LedgerDamagedError, Refusal, RefusalCode, RefusedError
+from maka.contracts.ids import RunId, SessionId
 from maka.contracts.ports import LedgerReader
 from projections.session_index import Header, SessionStatus, decode
 
@@ -41,6 +43,32 @@ def matching_sessions(headers: Sequence[Header], name: str) -> list[Header]:
         if by_number or name.startswith("#"):
             return by_number
     return [header for header in headers if name and header.session_id.endswith(name.lower())]
+
+
+def find_session_or_run(reader: LedgerReader, name: str) -> tuple[SessionId, RunId | None]:
+    """Return the session that a name means, and the run where it means one, by the end of its id."""
+    headers = read_headers(reader)
+    if not matching_sessions(headers, name):
+        runs = _matching_runs(reader, name)
+        if len(runs) > 1:
+            why = f"{name!r} is the end of the ids of {len(runs)} runs: give more of it."
+            raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=why))
+        if runs:
+            return runs[0]
+    return find_session(headers, name).session_id, None
+
+
+def _matching_runs(reader: LedgerReader, name: str) -> list[tuple[SessionId, RunId | None]]:
+    found: list[tuple[SessionId, RunId | None]] = []
+    position = 0
+    while name and (items := reader.read_positions(position)):
+        position = items[-1].position
+        for item in items:
+            run_id = item.event.run_id
+            opens = isinstance(item.event.content, InvocationOpened)
+            if opens and run_id is not None and run_id.endswith(name.lower()):
+                found.append((item.event.session_id, run_id))
+    return found
 
 
 def session_to_continue(headers: Sequence[Header], real_cwd: str) -> Header:

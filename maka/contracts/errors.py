@@ -32,6 +32,7 @@ class RefusalCode(StrEnum):
     SESSION_ARCHIVED = "session_archived"
     SESSION_DAMAGED = "session_damaged"
     QUEUE_FULL = "queue_full"
+    SESSION_BUSY = "session_busy"
     NOT_READY = "not_ready"
     SHUTTING_DOWN = "shutting_down"
     NOT_RUNNING = "not_running"

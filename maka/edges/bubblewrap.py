@@ -5,6 +5,8 @@ Laws:
   unless granted), its own /tmp, /run, /dev and /proc, and no capability.
 - Mounts are made from the outside in: of two paths that hold one another the inner one decides.
 - Sockets of the machine's services live in /run: it is empty, since whoever talks to them is out of every sandbox.
+- A mount's path inside of a writable folder may be swapped for a link by another command at that moment. So before the
+  command begins, the mounts that were really made are compared with those that were asked for.
 """
 
 import os
@@ -24,6 +26,39 @@ _PROC_LOCKED = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "aso
 # What name resolution and some distributions' programs need of /run; the first only with the network.
 _RUN_NETWORK = ("/run/systemd/resolve", "/run/NetworkManager/resolv.conf", "/run/resolvconf", "/run/nscd")
 _RUN_PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver")
+
+_CHECK = """\
+wanted=$1
+shift
+seen='
+'
+while read -r _ _ _ root target _; do
+  seen="$seen$target $root
+"
+done </proc/self/mountinfo
+fail() {
+  echo "the sandbox could not be set up: path_changed: $1" >&2
+  exit 126
+}
+root_of() {
+  rest=${seen##*"
+$1 "}
+  [ "$rest" != "$seen" ] || fail "$1"
+  found=${rest%%"
+"*}
+}
+while read -r kind base path target; do
+  root_of "$target"
+  [ "$kind" = same ] || continue
+  is=$found
+  root_of "$base"
+  [ "$is" = "${found%/}$path" ] || fail "$target"
+done <<END
+$wanted
+END
+exec "$@"
+"""
+"""Reads lines of kind, base, path below the base, and target, as the kernel writes them. It starts no program."""
 
 
 class Bubblewrap:
@@ -55,7 +90,9 @@ class Bubblewrap:
         # Only now: what was granted inside of a hidden folder is mounted there first.
         for path in policy.hidden:
             options += ["--remount-ro", path]
-        return (self._program, *options, "--chdir", policy.cwd, "--", *argv)
+        wanted = _wanted(policy)
+        checked = ("/bin/sh", "-c", _CHECK, "sh", wanted, *argv) if wanted else argv
+        return (self._program, *options, "--chdir", policy.cwd, "--", *checked)
 
 
 def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
@@ -76,6 +113,25 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
         for strictness, (paths, way) in enumerate(ways)
         for path in paths
     ]
+
+
+def _wanted(policy: SandboxPolicy) -> str:
+    """Return what the check is told: each mount that lies inside of a writable folder, and where it comes from."""
+    lines: list[str] = []
+    bases = sorted(policy.writable, key=len)
+    binds = (*policy.readable, *policy.pinned, *policy.protected, *policy.writable)
+    for kind, paths in (("same", binds), ("there", (*policy.hidden, *policy.hidden_files))):
+        for path in paths:
+            base = next((base for base in bases if path.startswith(base.rstrip("/") + "/")), None)
+            if base is not None:
+                below = path[len(base.rstrip("/")) :]
+                lines.append(" ".join((kind, _as_kernel(base), _as_kernel(below), _as_kernel(path))))
+    return "\n".join(lines)
+
+
+def _as_kernel(path: str) -> str:
+    """Escape what /proc/self/mountinfo escapes."""
+    return "".join(f"\\{ord(sign):03o}" if sign in " \t\n\\" else sign for sign in path)
 
 
 def find_bubblewrap(places: tuple[str, ...] = PLACES) -> Bubblewrap | str:

@@ -105,12 +105,16 @@ def watched(boundary: Boundary) -> tuple[str, ...]:
 
 
 def _inside(path: str, writable: Sequence[str]) -> str | None:
-    real = os.path.realpath(path)
+    try:
+        real = os.path.realpath(path)
+    except OSError:  # a link that was there is gone before it was read
+        return None
     return real if os.path.lexists(real) and any(is_under(real, root) for root in writable) else None
 
 
 def _named(root: str) -> Iterator[str]:
-    """Yield what has a protected name, and repositories' `.git`, the upper levels first."""
+    """Yield what has a protected name, and repositories' `.git`, the upper levels first; of the root's device alone."""
+    device = _device(root)
     level = [root]
     seen = 0
     for _ in range(SURVEY_DEPTH_MAX):
@@ -122,10 +126,18 @@ def _named(root: str) -> Iterator[str]:
             for name, is_folder in _listed(folder):
                 path = os.path.join(folder, name)
                 if name in PROTECTED_NAMES or name == ".git":
-                    yield path
+                    if _device(path) == device:
+                        yield path
                 elif is_folder and name not in _PASSED_OVER:
                     below.append(path)
         level = below
+
+
+def _device(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_dev
+    except OSError:
+        return None
 
 
 def _listed(folder: str) -> list[tuple[str, bool]]:

@@ -207,6 +207,18 @@ def test_a_denied_connection_asks_for_the_network(bench: Bench) -> None:
     assert "likely" in result.text
 
 
+def test_h73_provider_key_visible_to_tools(bench: Bench) -> None:
+    """A key is in the environment that the host was started with; a command asks the kernel for it."""
+    holder = subprocess.Popen(["sleep", "300"], env={**CHILD_ENV, "SOME_API_KEY": "do-not-show-1234"})
+    try:
+        asked = f"env; cat /proc/{holder.pid}/environ /proc/*/environ | tr '\\0' '\\n'; cat /proc/{holder.pid}/maps"
+        assert "do-not-show" not in bench.run("Bash", command=asked).text
+        assert "do-not-show" in Path(f"/proc/{holder.pid}/environ").read_text()
+    finally:
+        holder.kill()
+        holder.wait()
+
+
 def test_other_processes_are_out_of_reach(bench: Bench) -> None:
     environ = f"cat /proc/{os.getpid()}/environ /proc/$PPID/environ; kill -0 {os.getpid()} && echo reached"
     text = bench.run("Bash", command=environ).text
@@ -232,6 +244,34 @@ def test_h50_a_stop_ends_what_left_its_group_and_session(bench: Bench) -> None:
 def test_ordinary_places_work(bench: Bench) -> None:
     script = "echo a > $TMPDIR/t && cat $TMPDIR/t && echo b >/dev/null && head -c 4 /dev/urandom | wc -c && mkdir d"
     assert bench.run("Bash", command=script).text == "a\n4\n"
+
+
+@pytest.mark.parametrize("name", ["a b", "a#b", "a\\b", "a*b[c]?", "ä'\"$HOME`x`", "a\tb\nc", "-a", "a:b,c=d"])
+def test_a_workspace_may_have_any_name(bench: Bench, tmp_path: Path, name: str) -> None:
+    odd = tmp_path / name
+    (odd / ".git" / "hooks").mkdir(parents=True)
+    (odd / ".git" / "config").write_text("[core]\n")
+    (odd / "AGENTS.md").write_text("be good\n")
+    there = Bench(bench.tools, odd)
+    assert there.run("Bash", command="echo 1 > made && cat made").text == "1\n"
+    assert there.run("Bash", command="echo x >> .git/config").outcome is Outcome.ERROR
+    assert there.run("Bash", command="mv .git .old").outcome is Outcome.ERROR
+    assert there.run("Read", path="made").text == "1\n"
+    assert there.run("Grep", pattern="good").text == "AGENTS.md:1:be good\n"
+
+
+def test_a_secret_inside_the_workspace_is_not_searched(
+    processes: AsyncProcesses, sandbox: Sandbox, home: Path, ground: Ground
+) -> None:
+    (home / "!x[1]*").mkdir()
+    (home / "!x[1]*" / "key").write_text("swordfish")
+    secrets = (*ground.secrets, str(home.resolve() / "!x[1]*"))
+    for one in (sandbox, NoSandbox("none")):
+        tools = make_tools(processes, sandbox=one, ground=Ground(own=ground.own, secrets=secrets))
+        there = Bench(tools, home)
+        assert there.run("Grep", pattern="swordfish").text == "[nothing found]"
+        assert there.run("Glob", pattern="**").text == "notes\n"
+        assert there.run("Grep", pattern="swordfish", path=".ssh").outcome is Outcome.REFUSED
 
 
 def test_root_cant_reach_the_kernel(bench: Bench) -> None:
