@@ -53,5 +53,5 @@ def start() -> None:
     """Run the command line with these tools; stdin becomes the controlling terminal where it is one."""
     if sys.stdin.isatty():
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    app.builtin_tools = asking_tools
+    app.__dict__["builtin_tools"] = asking_tools
     main()

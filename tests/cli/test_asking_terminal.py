@@ -14,8 +14,8 @@ from maka.edges.scripted_model import Call, Reply, ScriptedModel, Turn, by_step
 from tests.cli.asking_app import START
 from tests.cli.real import WAIT_S, Machine
 
-QUESTION = {"question": "Which colour?", "options": ["red", "blue"]}
-OPEN = {"question": "Which name?"}
+QUESTION: dict[str, object] = {"question": "Which colour?", "options": ["red", "blue"]}
+OPEN: dict[str, object] = {"question": "Which name?"}
 DONE = Turn(text="Thank you.")
 Serve = Callable[..., ScriptedModel]
 Open = Callable[..., "Screen"]
