@@ -10,6 +10,7 @@ Laws:
 """
 
 import os
+from shlex import quote
 
 from maka.contracts.tool_ports import SandboxPolicy
 from maka.edges.sandbox_probe import Outcome, run_probe
@@ -26,39 +27,6 @@ _PROC_LOCKED = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "aso
 # What name resolution and some distributions' programs need of /run; the first only with the network.
 _RUN_NETWORK = ("/run/systemd/resolve", "/run/NetworkManager/resolv.conf", "/run/resolvconf", "/run/nscd")
 _RUN_PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver")
-
-_CHECK = """\
-wanted=$1
-shift
-seen='
-'
-while read -r _ _ _ root target _; do
-  seen="$seen$target $root
-"
-done </proc/self/mountinfo
-fail() {
-  echo "the sandbox could not be set up: path_changed: $1" >&2
-  exit 126
-}
-root_of() {
-  rest=${seen##*"
-$1 "}
-  [ "$rest" != "$seen" ] || fail "$1"
-  found=${rest%%"
-"*}
-}
-while read -r kind base path target; do
-  root_of "$target"
-  [ "$kind" = same ] || continue
-  is=$found
-  root_of "$base"
-  [ "$is" = "${found%/}$path" ] || fail "$target"
-done <<END
-$wanted
-END
-exec "$@"
-"""
-"""Reads lines of kind, base, path below the base, and target, as the kernel writes them. It starts no program."""
 
 
 class Bubblewrap:
@@ -90,8 +58,8 @@ class Bubblewrap:
         # Only now: what was granted inside of a hidden folder is mounted there first.
         for path in policy.hidden:
             options += ["--remount-ro", path]
-        wanted = _wanted(policy)
-        checked = ("/bin/sh", "-c", _CHECK, "sh", wanted, *argv) if wanted else argv
+        check = _check(policy)
+        checked = ("/bin/sh", "-c", check, "sh", *argv) if check else argv
         return (self._program, *options, "--chdir", policy.cwd, "--", *checked)
 
 
@@ -115,18 +83,38 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
     ]
 
 
-def _wanted(policy: SandboxPolicy) -> str:
-    """Return what the check is told: each mount that lies inside of a writable folder, and where it comes from."""
-    lines: list[str] = []
+def _check(policy: SandboxPolicy) -> str:
+    """Return a shell's script that runs its arguments if each mount inside of a writable folder is what was asked for.
+
+    It starts no program, and compares where in its file system each mount begins with where its folder's does.
+    """
     bases = sorted(policy.writable, key=len)
+    known: dict[str, str] = {}
+    tests: list[str] = []
     binds = (*policy.readable, *policy.pinned, *policy.protected, *policy.writable)
-    for kind, paths in (("same", binds), ("there", (*policy.hidden, *policy.hidden_files))):
+    for bound, paths in ((True, binds), (False, (*policy.hidden, *policy.hidden_files))):
         for path in paths:
             base = next((base for base in bases if path.startswith(base.rstrip("/") + "/")), None)
-            if base is not None:
-                below = path[len(base.rstrip("/")) :]
-                lines.append(" ".join((kind, _as_kernel(base), _as_kernel(below), _as_kernel(path))))
-    return "\n".join(lines)
+            if base is None:
+                continue
+            is_, its = (known.setdefault(one, f"m{len(known)}") for one in (path, base))
+            below = quote(_as_kernel(path[len(base.rstrip("/")) :]))
+            right = f'[ "${is_}" = "${{{its}%/}}"{below} ]' if bound else f'[ "${is_}" ]'
+            tests.append(f"{right} || fail {quote(path)}")
+    if not tests:
+        return ""
+    cases = [f"{quote(_as_kernel(path))}) {name}=$root ;;" for path, name in known.items()]
+    return "\n".join(
+        (
+            *(f"{name}=" for name in known.values()),
+            'fail() { echo "the sandbox could not be set up: path_changed: $1" >&2; exit 126; }',
+            "while read -r _ _ _ root target _; do case $target in",
+            *cases,
+            "esac; done </proc/self/mountinfo",
+            *tests,
+            'exec "$@"',
+        )
+    )
 
 
 def _as_kernel(path: str) -> str:

@@ -97,7 +97,7 @@ def _become(kernel: Kernel, policy: dict[str, Any], command: list[str], own_tmp:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         kernel.prctl(_PDEATHSIG, signal.SIGKILL)
         os.chdir(policy["cwd"])
-        mounted = policy["mounts"] and _mount_protected(kernel, policy["pinned"], policy["protected"])
+        mounted = policy["mounts"] and _mount_protected(kernel, _pins(policy), policy["protected"])
         with suppress(OSError):  # who isn't root has none to give up
             for capability in range(64):
                 kernel.prctl(_CAPBSET_DROP, capability)
@@ -145,6 +145,12 @@ def _parent(pid: str) -> int:
 # -- mounts -------------------------------------------------------------------------------------------------------
 
 
+def _pins(policy: dict[str, Any]) -> list[str]:
+    """Return what becomes a mount and stays writable: also what was granted inside of something protected."""
+    protected = tuple(path.rstrip("/") + "/" for path in policy["protected"])
+    return [*policy["pinned"], *(path for path in policy["writable"] if path.startswith(protected))]
+
+
 def _mount_protected(kernel: Kernel, pinned: list[str], protected: list[str]) -> bool:
     """Mount protected paths read-only over themselves. Returns False where the kernel allows no mounts."""
     if not (pinned or protected):
@@ -155,13 +161,15 @@ def _mount_protected(kernel: Kernel, pinned: list[str], protected: list[str]) ->
         fd = _exactly(path)
         kernel.mount(f"/proc/self/fd/{fd}", f"/proc/self/fd/{fd}", _BIND)
         os.close(fd)
+        # Opened anew: this is the mount now. Where someone swapped the path meanwhile it is none, and this fails.
+        fd = _exactly(path)
+        now = os.fstatvfs(fd).f_flag
+        kept = sum(flag for said, flag in _MOUNT_FLAGS if now & said)
         if path in protected:
-            # Opened anew: this is the mount now. Where someone swapped the path meanwhile it is none, and this fails.
-            fd = _exactly(path)
-            now = os.fstatvfs(fd).f_flag
-            kept = sum(flag for said, flag in _MOUNT_FLAGS if now & said)
             kernel.mount(None, f"/proc/self/fd/{fd}", _REMOUNT | _BIND | _RDONLY | kept)
-            os.close(fd)
+        elif now & _RDONLY:  # it was made below one that is read-only by now
+            kernel.mount(None, f"/proc/self/fd/{fd}", _REMOUNT | _BIND | kept)
+        os.close(fd)
     os.chdir(os.getcwd())
     return True
 
