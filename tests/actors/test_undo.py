@@ -8,7 +8,7 @@ from maka.contracts.actions import WorkspaceChanged
 from maka.contracts.commands import MessageAccepted, UndoReceipt
 from maka.contracts.content import FunctionCall, InvocationOpened, Outcome, RootKind
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode
-from maka.contracts.events import Author, Committed, ModelVisibility, Role
+from maka.contracts.events import Author, Committed, ModelVisibility, Role, is_terminal
 from maka.contracts.ids import InvocationId
 from maka.contracts.limits import (
     UNDO_FILES_MAX,
@@ -116,6 +116,13 @@ def test_an_undo_is_refused_while_a_run_is_live_or_a_message_waits() -> None:
     stop(case)
     case.finish()
     assert done(case, undo(case)).status == "completed"
+
+
+def test_a_run_whose_end_is_durable_is_not_live_any_more() -> None:
+    for seed in range(20):
+        case = Case(then(asks("File", args={"path": "/w/f"}), Said(text=("done",))), seed=seed)
+        case.until(lambda case=case: is_terminal(case.host.facts()[-1].event))  # type: ignore[misc]
+        assert done(case, undo(case)).status == "completed"
 
 
 def test_a_run_that_waits_for_a_person_is_live_too() -> None:
