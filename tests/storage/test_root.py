@@ -106,7 +106,7 @@ def test_the_lock_of_a_dead_owner_is_waited_for(tmp_path: Path, monkeypatch: pyt
         real(descriptor, how)
 
     monkeypatch.setattr("maka.storage.root.fcntl.flock", flock)
-    monkeypatch.setattr("maka.storage.root.time.sleep", lambda _: None)
+    monkeypatch.setattr("maka.storage.root.LOCK_POLL_S", 0.0)
     if dead:
         acquire_root(tmp_path).close()
     else:
