@@ -38,6 +38,7 @@ from actors.messages import (
     Sweep,
     ToKernel,
     ToSession,
+    UndoChanges,
 )
 from actors.messages_ledger import CloseRun, RunClosed, ToFeed, ToLedger
 from actors.session import SessionActor
@@ -51,6 +52,10 @@ from projections import session_index
 
 FENCED = "this session's part of the program crashed too often; restart maka to try it again"
 CLOSED = Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
+
+
+SessionCommand = SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges
+Command = CreateSession | SessionCommand
 
 
 class Live(Struct):
@@ -75,7 +80,7 @@ class KernelActor(MakaActor[ToKernel]):
         self._supervisor = Supervisor(ports.log, ports.clock, ports.timers, lambda: self.address, ledger)
         self._next_number = 1
         self._open = False
-        self._early: deque[CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait] = deque()
+        self._early: deque[Command] = deque()
         self._recovered: ReplyTo[int] | None = None
         self._closing: set[InvocationId] = set()
         self._closed = 0
@@ -85,7 +90,7 @@ class KernelActor(MakaActor[ToKernel]):
 
     def receive(self, message: ToKernel) -> None:
         match message:
-            case CreateSession() | SendMessage() | StopSession() | SetBoundary() | AnswerWait():
+            case CreateSession() | SendMessage() | StopSession() | SetBoundary() | AnswerWait() | UndoChanges():
                 self._admit(message)
             case Recover(reply=reply):
                 self._recover(reply)
@@ -178,7 +183,7 @@ class KernelActor(MakaActor[ToKernel]):
 
     # -- commands -------------------------------------------------------------------------------------------------
 
-    def _admit(self, message: CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait) -> None:
+    def _admit(self, message: Command) -> None:
         if self._shutdowns or self._ledger_died:
             message.reply.set(CLOSED)
         elif not self._open:
@@ -211,7 +216,7 @@ class KernelActor(MakaActor[ToKernel]):
         numbers = {header.number: header.session_id for header in headers if header.real_cwd == real_cwd}
         return numbers[max(numbers)] if numbers else None
 
-    def _route(self, session_id: SessionId, message: SendMessage | StopSession | SetBoundary | AnswerWait) -> None:
+    def _route(self, session_id: SessionId, message: SessionCommand) -> None:
         if not is_id(session_id):
             words = f"not a session id: {session_id[:64]!r}; `maka sessions` lists them"
             message.reply.set(session_protocol.invalid(words))

@@ -132,7 +132,9 @@ def tool_fact(who: Who, at: At, actions: Actions) -> RuntimeEvent:
 
 def response(who: Who, at: At, *, call_id: CallId, name: str, step: int, answer: ToolAnswer) -> RuntimeEvent:
     content = response_content(call_id, name, answer)
-    actions = None if answer.seen is None else Actions(file_seen=answer.seen)
+    actions: Actions | None = None
+    if answer.seen is not None or answer.workspace is not None:
+        actions = Actions(file_seen=answer.seen, workspace_changed=answer.workspace)
     refs = Refs(step_id=str(step))
     return _run_event(who, at, Role.TOOL, Author.TOOL, content, actions=actions, refs=refs)
 
@@ -169,6 +171,21 @@ def decision(who: Who, at: At, actions: Actions) -> RuntimeEvent:
 
 
 # -- endings ------------------------------------------------------------------------------------------------------
+
+
+def undo_words(who: Who, at: At, words: str, cause: Cause | None = None) -> RuntimeEvent:
+    """Return Maka's own words in the user's lane: how a model learns what an undo did to its files."""
+    return _run_event(who, at, Role.USER, Author.HOST, Text(text=words), cause=cause)
+
+
+def undo_note(who: Who, at: At, content: SystemNote, cause: Cause | None) -> RuntimeEvent:
+    return _system(who, at, content, cause=cause)
+
+
+def undo_call(who: Who, at: At, content: FunctionCall) -> RuntimeEvent:
+    """Return a call of Maka's own, by the person who asked for the undo; no model made it or sees it."""
+    hidden = ModelVisibility.HIDDEN
+    return _run_event(who, at, Role.SYSTEM, Author.USER, content, model_visibility=hidden)
 
 
 def notice(who: Who, at: At, note: str, words: str) -> RuntimeEvent:

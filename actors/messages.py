@@ -56,6 +56,13 @@ class AnswerWait(Message, frozen=True):
     reply: ReplyTo[Reply]
 
 
+class UndoChanges(Message, frozen=True):
+    """To KernelActor, which passes it to the session; answered when the undo's run has ended."""
+
+    command: commands.Undo
+    reply: ReplyTo[Reply]
+
+
 class Recover(Message, frozen=True):
     """The first message: end what a dead owner left, then open the door. Answered with the number of runs closed."""
 
@@ -195,7 +202,17 @@ CONTROL: frozenset[type[Message]] = frozenset(
         Grant,
     }
 )
-COMMANDS = (CreateSession, SendMessage, StopSession, SetBoundary, AnswerWait, OpenSession, StopRun, AnswerRun)
+COMMANDS = (
+    CreateSession,
+    SendMessage,
+    StopSession,
+    SetBoundary,
+    AnswerWait,
+    UndoChanges,
+    OpenSession,
+    StopRun,
+    AnswerRun,
+)
 
 ToKernel = (
     CreateSession
@@ -203,6 +220,7 @@ ToKernel = (
     | StopSession
     | SetBoundary
     | AnswerWait
+    | UndoChanges
     | Recover
     | Shutdown
     | Idle
@@ -225,6 +243,7 @@ ToSession = (
     | StopSession
     | SetBoundary
     | AnswerWait
+    | UndoChanges
     | RunOver
     | RunParked
     | AppendDone

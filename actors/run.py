@@ -38,7 +38,7 @@ from actors.run_effects import (
     StopTool,
     StorePartial,
 )
-from actors.run_types import Env, State
+from actors.run_types import Build, Built, Env, State, Wanted
 from actors.timers import Deadlines
 from actors.tool import ToolActor
 from actors.wiring import Ports
@@ -49,7 +49,8 @@ from maka.contracts.ids import CallId
 from maka.contracts.limits import STASH_MAX
 from maka.contracts.model_ports import Provider
 from maka.contracts.ports import Append, Group
-from maka.contracts.tool_ports import AskingTool
+from maka.contracts.tool_ports import AskingTool, Tool
+from projections.model_history import History
 
 
 class Links(Struct, frozen=True, kw_only=True):
@@ -70,14 +71,15 @@ class RunActor(MakaActor[ToRun]):
         parent: Parent | None,
         links: Links,
         state: State,
-        kit: request.Kit,
+        kit: request.Kit | None,
         provider: Provider | None,
     ) -> None:
         super().__init__(ports.log.bind(run_id=state.plan.who.run_id), parent)
         self._ports = ports
         self._links = links
         self._state = state
-        self._build = partial(request.build, kit)
+        # An undo has no kit: it asks nothing.
+        self._build: Build = _asks_nothing if kit is None else partial(request.build, kit)
         self._provider = provider
         self._backend: Address[ToBackend] | None = None
         self._tools: dict[CallId, Address[ToTool]] = {}
@@ -213,7 +215,9 @@ class RunActor(MakaActor[ToRun]):
         return self._backend
 
     def _start_tool(self, effect: StartTool) -> None:
-        tool, address, call_id = self._ports.catalog.get(effect.call.name), self.address, effect.call.call_id
+        is_undo, name = self._state.plan.undo is not None, effect.call.name
+        tool: Tool | None = self._ports.undo if is_undo else self._ports.catalog.get(name)
+        address, call_id = self.address, effect.call.call_id
         assert tool is not None, "the gate admits known tools only"
 
         def died(reason: str) -> None:
@@ -237,3 +241,7 @@ class RunActor(MakaActor[ToRun]):
         stops, self._stops = self._stops, []
         for stop in stops:
             stop.set(reply)
+
+
+def _asks_nothing(history: History, wanted: Wanted, *, raise_through: int | None, rise: bool = False) -> Built:
+    raise AssertionError("an undo asks no model")

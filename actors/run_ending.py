@@ -95,6 +95,8 @@ def waiting_for(d: Deciding) -> tuple[Work, ...]:
 def describe(d: Deciding) -> str:
     """Say in a word what the run is doing."""
     state = d.state
+    if state.plan.undo is not None:
+        return "undoing"
     if state.waiting_retry:
         return "waiting to retry"
     if state.work:
@@ -141,7 +143,8 @@ def _known(d: Deciding, work: Work) -> KnownResult | None:
         return None
     if work.answer is not None:
         response = mapper.response_content(work.call_id, work.name, work.answer)
-        return KnownResult(response=response, file_seen=work.answer.seen)
+        answer = work.answer
+        return KnownResult(response=response, file_seen=answer.seen, workspace_changed=answer.workspace)
     if open_call.dispatched and not work.started:
         return KnownResult(response=mapper.never_started(work.call_id, work.name))
     return None

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors import run_ending, run_steps, run_tools, run_waits
+from actors import run_ending, run_steps, run_tools, run_undo, run_waits
 from actors.messages_ledger import AppendDone, LedgerUp
 from actors.messages_run import (
     AnswerRun,
@@ -75,6 +75,8 @@ def _handle(d: Deciding, message: ToRun) -> None:
 
 def _work(d: Deciding, message: Work) -> None:
     match message:
+        case StartRun() if d.state.plan.undo is not None:
+            run_undo.next_file(d)
         case StartRun():
             # A stop is control and may come before it: then nothing is sent.
             if d.state.claim is None:

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from actors import mapper, tool_gate
+from actors import mapper, run_undo, tool_gate
 from actors.messages_run import FactWanted
 from actors.run_effects import AskPerson, GrantFact, StartTool
 from actors.run_ending import active_ms, append, claim
@@ -126,7 +126,8 @@ def answer_due(d: Deciding) -> None:
     if not due or d.state.in_flight is not None or d.state.claim is not None:
         return
     facts = [_response(d, item, item.answer) for item in due if item.answer is not None]
-    request = next_request(d, facts) if len(due) == len(d.state.work) else None
+    asks = len(due) == len(d.state.work) and d.state.plan.undo is None
+    request = next_request(d, facts) if asks else None
     blobs = tuple(blob for item in due if item.answer is not None for blob in item.answer.blobs)
     append(d, Purpose.ANSWER, tuple(facts), blobs=blobs, work=due, request=request)
 
@@ -134,6 +135,8 @@ def answer_due(d: Deciding) -> None:
 def answers_stored(d: Deciding, answered: tuple[Work, ...]) -> None:
     """The answers are durable: they are no work any more."""
     _note_failures(d, answered)
+    if d.state.plan.undo is not None:
+        run_undo.note_trouble(d, answered)
     done = {item.call_id for item in answered}
     d.set(work=tuple(item for item in d.state.work if item.call_id not in done))
 
@@ -152,6 +155,9 @@ def _note_failures(d: Deciding, answered: tuple[Work, ...]) -> None:
 def all_answered(d: Deciding) -> None:
     """Every call of the step is answered and no request went along: end the run, or record the request alone."""
     if d.state.work or d.state.claim is not None or d.state.in_flight is not None:
+        return
+    if d.state.plan.undo is not None:
+        run_undo.next_file(d)
         return
     ending = _limit(d)
     if ending is not None:

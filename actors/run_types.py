@@ -27,6 +27,7 @@ from projections.chunks import Chunks
 from projections.model_history import History
 from projections.run_state import RunState
 from projections.settlement import Ending
+from projections.undo_plan import UndoStep
 
 
 class Stream(Struct, frozen=True, kw_only=True):
@@ -108,17 +109,24 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What was decided about a run before it began. `started_s` is moved on by the time that it was parked."""
+    """What was decided about a run before it began. `started_s` is moved on by the time that it was parked.
+
+    A run with `undo` asks no model: it puts these files back.
+    """
 
     who: Who
     cwd: str
     limits: RunLimits
     started_s: float
     body: bytes
+    undo: tuple[UndoStep, ...] | None = None
 
 
 class State(Struct, frozen=True, kw_only=True):
-    """One run. `generation` counts requests sent; `tries` counts those of the current step."""
+    """One run. `generation` counts requests sent; `tries` counts those of the current step.
+
+    Of an undo, `undone` counts the files begun, `trouble` names those that were not put back.
+    """
 
     plan: Plan
     facts: RunState
@@ -143,6 +151,8 @@ class State(Struct, frozen=True, kw_only=True):
     bad_rounds: int = 0
     failures: tool_gate.Failures = tool_gate.Failures()
     tokens: int = 0
+    undone: int = 0
+    trouble: tuple[str, ...] = ()
     receipt: Replied | None = None
     ended: bool = False
 

@@ -7,7 +7,7 @@ an append is in flight; what it knows of the session is folded from the ledger, 
 from collections import deque
 from typing import assert_never
 
-from actors import session_open, session_protocol
+from actors import session_open, session_protocol, session_undo
 from actors.address import Address, ReplyTo
 from actors.base import NOT_DONE, UNKNOWN, MakaActor
 from actors.mapper import At
@@ -24,6 +24,7 @@ from actors.messages import (
     StopSession,
     ToKernel,
     ToSession,
+    UndoChanges,
 )
 from actors.messages_ledger import (
     AppendDone,
@@ -41,6 +42,7 @@ from actors.messages_run import ToRun
 from actors.session_log import SessionLog
 from actors.session_open import Opened, Order, Pending
 from actors.session_run import OwnRun
+from actors.session_undo import Prepared
 from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply
@@ -49,7 +51,7 @@ from maka.contracts.errors import FoldError, LedgerDamagedError, Refusal, Refusa
 from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.ports import Append, AppendResult, CommandKey
 
-Stashed = OpenSession | SendMessage | StopSession | SetBoundary | AnswerWait | RunOver | RunParked
+Stashed = OpenSession | SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges | RunOver | RunParked
 
 
 class SessionActor(MakaActor[ToSession]):
@@ -98,8 +100,6 @@ class SessionActor(MakaActor[ToSession]):
                 if fenced is not None:
                     self._refusal = Refusal(code=RefusalCode.INTERNAL, message=fenced)
                 self._ledger.tell(Barrier(to=self.address))
-            case OpenSession() | SendMessage() | StopSession() | SetBoundary() | AnswerWait() | RunOver() | RunParked():
-                self._stash.append(message)
             case BarrierPassed():
                 self._load()
             case AppendDone(tag=tag, result=result):
@@ -112,8 +112,8 @@ class SessionActor(MakaActor[ToSession]):
                 self._loaded()
             case LedgerUp():
                 self._held = False
-            case _:
-                assert_never(message)
+            case _:  # by its type one that waits its turn
+                self._stash.append(message)
         self._go_on()
 
     def cleanup(self) -> None:
@@ -122,6 +122,8 @@ class SessionActor(MakaActor[ToSession]):
                 message.reply.set(NOT_DONE)
         if self._pending is not None and self._pending.reply is not None:
             self._pending.reply.set(UNKNOWN)  # its append is on its way
+        if self._own is not None:
+            self._own.answer_undo(UNKNOWN)
 
     # -- what comes next ------------------------------------------------------------------------------------------
 
@@ -140,28 +142,26 @@ class SessionActor(MakaActor[ToSession]):
             self._kernel.tell(Idle(session_id=self._id, handled=self._handled))
 
     def _handle(self, message: Stashed) -> None:
+        self._handled += not isinstance(message, RunOver | RunParked)
         match message:
             case OpenSession():
-                self._handled += 1
                 at = At(self._ports.ids(), self._ports.clock.now_ms())
                 carried = session_open.carried_grants(self._ports.reader, message.before)
                 append = session_protocol.open_session(self._id, message.number, message.command, at, carried)
                 self._send(append, message.reply)
             case SendMessage(command=command, reply=reply):
-                self._handled += 1
                 self._take_message(command, reply)
             case StopSession(command=command, reply=reply):
-                self._handled += 1
                 self._stop_run(command, reply)
             case SetBoundary(command=command, reply=reply):
-                self._handled += 1
                 self._set_boundary(command, reply)
             case AnswerWait(command=command, reply=reply):
-                self._handled += 1
                 if self._refusal is not None:
                     reply.set(self._refusal)
                 else:
                     self._run.answer(self._log, command, reply)
+            case UndoChanges(command=command, reply=reply):
+                self._undo(command, reply)
             case RunOver(run_id=run_id):
                 self._run.over(run_id)
                 if self._catch_up() and self._log.header is not None and run_id in self._log.header.open_runs:
@@ -179,7 +179,7 @@ class SessionActor(MakaActor[ToSession]):
         resting = self._shutting_down or self._run.run_id is not None or not self._log.queue
         return resting and self.idle
 
-    def _send(self, append: Append, reply: ReplyTo[Reply] | None, opened: Opened | None = None) -> None:
+    def _send(self, append: Append, reply: ReplyTo[Reply] | None, opened: Opened | Prepared | None = None) -> None:
         self._tags += 1
         self._pending = Pending(tag=self._tags, reply=reply, opened=opened)
         self._ledger.tell(AppendFacts(append=append, to=self.address, tag=self._tags))
@@ -289,6 +289,10 @@ class SessionActor(MakaActor[ToSession]):
             return
         if not self._catch_up():
             return
+        if isinstance(pending.opened, Prepared):
+            assert pending.reply is not None, "an undo is a command"
+            self._run.start_undo(self._log, pending.opened, result, pending.reply)
+            return
         if pending.opened is not None and not result.known:
             self._run.start(self._log, pending.opened, result)
         if pending.reply is not None:
@@ -298,18 +302,21 @@ class SessionActor(MakaActor[ToSession]):
             pending.reply.set(session_protocol.outcome_of(stored))
 
     def _set_boundary(self, command: commands.ChangeBoundary, reply: ReplyTo[Reply]) -> None:
-        if self._refusal is not None or self._log.boundary is None:
-            assert self._refusal is not None
-            reply.set(self._refusal)
-        elif (stored := session_open.stored_outcome(self._ports.reader, session_protocol.key_of(command))) is not None:
-            reply.set(stored)
+        self._act(self._refusal or session_open.boundary_change(self._ports, self._log, command), reply)
+
+    def _undo(self, command: commands.Undo, reply: ReplyTo[Reply]) -> None:
+        live, closing = self._run.run_id, self._shutting_down
+        self._act(
+            self._refusal or session_undo.prepare(self._ports, self._log, command, live=live, closing=closing), reply
+        )
+
+    def _act(self, answer: Append | Prepared | Reply, reply: ReplyTo[Reply]) -> None:
+        if isinstance(answer, Append):
+            self._send(answer, reply)
+        elif isinstance(answer, Prepared):
+            self._send(answer.append, reply, answer)
         else:
-            at = At(self._ports.ids(), self._ports.clock.now_ms())
-            append = session_protocol.change_boundary(command, self._log.boundary, self._log.control_seq, at)
-            if isinstance(append, Refusal):
-                reply.set(append)
-            else:
-                self._send(append, reply)
+            reply.set(answer)
 
     # -- stop -----------------------------------------------------------------------------------------------------
 

@@ -4,11 +4,13 @@ from msgspec import Struct
 
 from actors import request, session_protocol
 from actors.address import ReplyTo
+from actors.mapper import At
 from actors.session_log import SessionLog
 from actors.session_protocol import Admission, Opening
+from actors.session_undo import Prepared
 from actors.wiring import Ports
 from maka.contracts.boundary import CarriedGrant
-from maka.contracts.commands import Reply
+from maka.contracts.commands import ChangeBoundary, Reply
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import MessageId, SessionId
@@ -39,7 +41,7 @@ class Pending(Struct, frozen=True, kw_only=True):
 
     tag: int
     reply: ReplyTo[Reply] | None
-    opened: Opened | None
+    opened: Opened | Prepared | None
 
 
 def stored_outcome(reader: LedgerReader, key: CommandKey) -> Reply | None:
@@ -49,6 +51,15 @@ def stored_outcome(reader: LedgerReader, key: CommandKey) -> Reply | None:
         return None
     stored = reader.read_positions(known.position - 1, 1)[0]
     return session_protocol.check_known(known, key) or session_protocol.outcome_of(stored)
+
+
+def boundary_change(ports: Ports, log: SessionLog, command: ChangeBoundary) -> Append | Reply:
+    """Return the append of a person's change of the boundary, its stored outcome, or why it can't be."""
+    if (stored := stored_outcome(ports.reader, session_protocol.key_of(command))) is not None:
+        return stored
+    assert log.boundary is not None
+    at = At(ports.ids(), ports.clock.now_ms())
+    return session_protocol.change_boundary(command, log.boundary, log.control_seq, at)
 
 
 def prepare(

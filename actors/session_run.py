@@ -3,7 +3,7 @@
 Law: `revive` is the one way back to life, before and after a restart; it reads the run's log and nothing else.
 """
 
-from actors import request, run_resume, session_protocol
+from actors import request, run_resume, session_protocol, session_undo
 from actors.address import Address, ReplyTo
 from actors.messages import RunDied, RunReleased, RunStarted, ToKernel, ToSession
 from actors.messages_ledger import ToFeed, ToLedger
@@ -13,6 +13,7 @@ from actors.run import Links, RunActor
 from actors.run_types import State
 from actors.session_log import SessionLog
 from actors.session_open import Opened
+from actors.session_undo import Prepared
 from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply
@@ -44,6 +45,7 @@ class OwnRun:
         self.run_id: RunId | None = None
         self._address: Address[ToRun] | None = None
         self._sent = 0
+        self._undo: ReplyTo[Reply] | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -57,6 +59,12 @@ class OwnRun:
         first = session_protocol.first_state(opened.opening, result, log.history, log.seen, log.boundary)
         self._spawn(first, opened.kit, opened.provider).tell(Start())
 
+    def start_undo(self, log: SessionLog, prepared: Prepared, result: Appended, reply: ReplyTo[Reply]) -> None:
+        """Start the actor of an undo whose first append is durable; `reply` is answered when it has ended."""
+        first = session_undo.first_state(prepared, result, log, self._ports.clock.monotonic_s())
+        self._undo = reply
+        self._spawn(first, None, None).tell(Start())
+
     def adopt(self, run_id: RunId, address: Address[ToRun]) -> None:
         """Take over a run that outlived an earlier actor of the session."""
         self.run_id, self._address, self._sent = run_id, address, UNCOUNTED
@@ -69,6 +77,15 @@ class OwnRun:
         """Forget a run that has ended."""
         if self.run_id == run_id:
             self.run_id, self._address, self._sent = None, None, 0
+            if self._undo is not None:
+                self._undo.set(session_undo.receipt_of(self._ports, run_id))
+                self._undo = None
+
+    def answer_undo(self, refusal: Refusal) -> None:
+        """Answer whoever waits for an undo: the session's actor ends before it."""
+        if self._undo is not None:
+            self._undo.set(refusal)
+            self._undo = None
 
     def let_go(self, run_id: RunId, handled: int) -> None:
         """Let a parked run's actor go, unless a command is on its way to it."""
@@ -138,7 +155,7 @@ class OwnRun:
         self._spawn(state, kit, provider).tell(Resume())
         return None
 
-    def _spawn(self, state: State, kit: request.Kit, provider: Provider | None) -> Address[ToRun]:
+    def _spawn(self, state: State, kit: request.Kit | None, provider: Provider | None) -> Address[ToRun]:
         session_id, run_id, kernel = self._session_id, state.plan.who.run_id, self._links.kernel
 
         def died(reason: str) -> None:

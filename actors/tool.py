@@ -15,12 +15,12 @@ from actors.messages_run import FactWanted, ToolEnded, ToolOutput, ToRun
 from actors.messages_work import CancelTool, CommitWanted, Dispatch, Grant, OutputSeen, ResultSeen, ToTool
 from actors.verdicts import ToolAnswer
 from actors.wiring import Ports
-from maka.contracts.actions import FileChange, ProcessStarted
+from maka.contracts.actions import FileChange, ProcessStarted, WorkspaceChanged
 from maka.contracts.content import BlobRef, Outcome
 from maka.contracts.errors import LedgerError
 from maka.contracts.ids import CallId
-from maka.contracts.limits import ERROR_TEXT_CHARS_MAX
-from maka.contracts.tool_ports import FileFact, ProcessFact, Tool, ToolFact, ToolResult
+from maka.contracts.limits import ERROR_TEXT_CHARS_MAX, WORKSPACE_NAMES_BYTES_MAX, WORKSPACE_NAMES_MAX
+from maka.contracts.tool_ports import FileFact, ProcessFact, Tool, ToolFact, ToolResult, WorkspaceDiff
 
 
 class Listener:
@@ -124,6 +124,8 @@ class ToolActor(MakaActor[ToTool]):
                     after_sha256=fact.after_sha256,
                     pre_image=pre_image,
                     temp_name=fact.temp_name,
+                    mode=fact.mode,
+                    undoes=fact.undoes,
                 )
                 self._run.tell(FactWanted(call_id=self._call_id, token=self._token, file_change=change, blobs=blobs))
             case ProcessFact() as fact:
@@ -167,7 +169,35 @@ class ToolActor(MakaActor[ToTool]):
             whole=whole,
             diff=diff,
             seen=result.seen,
+            workspace=None if result.workspace is None else _workspace_changed(self._call_id, result.workspace),
             blobs=(*whole_blobs, *diff_blobs),
         )
         self._run.tell(ToolEnded(call_id=self._call_id, answer=answer))
         self.stop()
+
+
+def _workspace_changed(call_id: CallId, found: WorkspaceDiff) -> WorkspaceChanged:
+    """Bound the names: what is new first, since nothing else remembers it."""
+    room, names_left = WORKSPACE_NAMES_BYTES_MAX, WORKSPACE_NAMES_MAX
+    kept: list[tuple[str, ...]] = []
+    for names in (found.added, found.deleted, found.modified):
+        taken: list[str] = []
+        for name in names[:names_left]:
+            room -= len(name.encode())
+            if room < 0:
+                break
+            taken.append(name)
+        names_left -= len(taken)
+        kept.append(tuple(taken))
+    added, deleted, modified = kept
+    return WorkspaceChanged(
+        call_id=call_id,
+        looked=found.unlooked is None,
+        added=added,
+        modified=modified,
+        deleted=deleted,
+        added_count=len(found.added),
+        modified_count=len(found.modified),
+        deleted_count=len(found.deleted),
+        why=found.unlooked,
+    )

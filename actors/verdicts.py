@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from maka.contracts.actions import FileSeen
+from maka.contracts.actions import FileSeen, WorkspaceChanged
 from maka.contracts.content import BlobRef, Outcome
 from maka.contracts.model_ports import AssembledCall, ProviderError, UsageReport
 
@@ -67,4 +67,5 @@ class ToolAnswer(Struct, frozen=True, kw_only=True):
     whole: BlobRef | None = None
     diff: BlobRef | None = None
     seen: FileSeen | None = None
+    workspace: WorkspaceChanged | None = None
     blobs: tuple[bytes, ...] = ()

@@ -10,7 +10,7 @@ from actors.base import Log, MakaActor
 from maka.contracts.ids import IdSource
 from maka.contracts.model_ports import ProviderSource
 from maka.contracts.ports import BlobWriter, Clock, LedgerReader, Timers
-from maka.contracts.tool_ports import Processes, ToolCatalog
+from maka.contracts.tool_ports import Processes, ToolCatalog, UndoTool
 
 M = TypeVar("M")
 
@@ -40,6 +40,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     blobs: BlobWriter
     providers: ProviderSource
     catalog: ToolCatalog
+    undo: UndoTool
     processes: Processes
     leftovers: Leftovers
     prompt: Callable[[str], str]

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from itertools import count
 
+from msgspec.structs import replace
 from uuid_utils import uuid7
 
+from maka.contracts.actions import Actions, StateDelta
 from maka.contracts.codec import draft, hash_hex
 from maka.contracts.content import (
     BlobRef,
@@ -16,7 +18,7 @@ from maka.contracts.content import (
     SessionOpened,
     Text,
 )
-from maka.contracts.events import Author, Role, RuntimeEvent
+from maka.contracts.events import Author, Role, RuntimeEvent, Status
 from maka.contracts.ids import EventId, InvocationId, RunId, SessionId, TurnId
 from maka.contracts.ports import Append, Group
 
@@ -66,6 +68,20 @@ class Run:
     def texts(self, number: int = 1) -> Append:
         """An append of some texts."""
         return self.append([Text(text=TEXT)] * number)
+
+    def end(self) -> Append:
+        """The append of the run's terminal."""
+        seq = next(self._seq)
+        actions = Actions(state_delta=StateDelta(stop_reason="end_turn", duration_ms=5, steps=1), end_invocation=True)
+        terminal = replace(
+            self._fact(Text(text="")),
+            content=None,
+            actions=actions,
+            role=Role.SYSTEM,
+            author=Author.SYSTEM,
+            status=Status.COMPLETED,
+        )
+        return Append(groups=(Group(self.invocation, seq - 1, (draft(terminal),)),))
 
     def _fact(self, content: Content) -> RuntimeEvent:
         return RuntimeEvent(

@@ -1,4 +1,4 @@
-"""How long a stop takes: to its durable terminal, and to the end of the run's last effect; and how long a shutdown does.
+"""How long a stop takes: to its durable terminal, and to the end of the run's last effect; and how long a shutdown is.
 
 A run is brought into a phase and stopped there, again and again, alone and while 99 others stream 50 deltas a second
 each. The model is in another process. "Terminal" is the time from the call of `stop` to its receipt, which comes after
@@ -66,10 +66,8 @@ def report(words: str, goal_ms: int, found: Figures) -> None:
             continue
         p50, p99, worst = (quantile(times, share) for share in (0.5, 0.99, 1.0))
         goal = "" if p99 < goal_ms else " MISSED"
-        print(
-            f"    {words:30} {name:8} p50 {p50:6.1f} ms, p99 {p99:6.1f} ms (goal {goal_ms}{goal}), worst {worst:6.1f} ms"
-        )
-    print(f"    {'':30} was: {', '.join(f'{word} {count}' for word, count in found.was.most_common())}")
+        print(f"    {words:27} {name:8} p50 {p50:6.1f}, p99 {p99:6.1f} ms (goal {goal_ms}{goal}), worst {worst:6.1f}")
+    print(f"    {'':27} was: {', '.join(f'{word} {count}' for word, count in found.was.most_common())}")
 
 
 def part_stops(folder: Path, phases: list[str], stops: int, others: int) -> None:

@@ -46,7 +46,10 @@ from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root, is_owned, unusable
+from maka.tools.files import FileTurns
 from maka.tools.leftovers import TempFiles
+from maka.tools.policy import Ground
+from maka.tools.put_back import PutBackTool
 from maka.tools.registry import builtin_tools
 from maka.tools.survey import ground_of
 
@@ -207,6 +210,8 @@ def _ports(
     processes = AsyncProcesses(io)
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
     own_rg = Path(sys.executable).with_name("rg")
+    ground = untouchable(config)
+    turns = FileTurns(ground)
     rg_path = str(own_rg) if own_rg.exists() else which("rg", path=config.child_env.get("PATH"))
     return Ports(
         ids=UuidSource(),
@@ -221,8 +226,10 @@ def _ports(
             child_env=config.child_env,
             rg_path=rg_path,
             sandbox=find_sandbox(),
-            ground=ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", "")),
+            ground=ground,
+            turns=turns,
         ),
+        undo=PutBackTool(turns, store.blob),
         processes=processes,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
@@ -231,6 +238,11 @@ def _ports(
         spawn=troupe,
         log=log,
     )
+
+
+def untouchable(config: Config) -> Ground:
+    """Return what no session touches unasked on this machine."""
+    return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""))
 
 
 def own_files(config: Config) -> tuple[str, ...]:

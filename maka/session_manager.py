@@ -6,28 +6,36 @@ outcome, never a failure, and the same command id sent again tells. A refusal is
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Condition
 from typing import Literal, Self, TypeVar
 
 from actors.address import Address, OneShot
-from actors.messages import AnswerWait, CreateSession, SendMessage, SetBoundary, StopSession, ToKernel
+from actors.messages import AnswerWait, CreateSession, SendMessage, SetBoundary, StopSession, ToKernel, UndoChanges
 from actors.messages_ledger import Subscribe, ToFeed, Unsubscribe
 from maka.contracts import commands
 from maka.contracts.boundary import Boundary, Expansion, Profile, Scope
-from maka.contracts.commands import AnswerTaken, BoundarySet, MessageAccepted, Reply, SessionCreated, StopReceipt
+from maka.contracts.commands import (
+    AnswerTaken,
+    BoundarySet,
+    MessageAccepted,
+    Reply,
+    SessionCreated,
+    StopReceipt,
+    UndoReceipt,
+)
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
-from maka.contracts.ids import CommandId, EventId, IdSource, SessionId
-from maka.contracts.limits import COMMAND_TIMEOUT_S, SUBSCRIBER_BACKLOG_MAX
+from maka.contracts.ids import CommandId, EventId, IdSource, RunId, SessionId
+from maka.contracts.limits import COMMAND_TIMEOUT_S, PROMPT_CHARS_MAX, SUBSCRIBER_BACKLOG_MAX, UNDO_TIMEOUT_S
 from maka.contracts.ports import LedgerReader
 from maka.contracts.session_events import SessionEvent
-from projections import boundary, inbox, session_index
+from projections import boundary, inbox
 from projections.inbox import PendingWait
 
 FAILED_POLL_S = 0.25
 """How soon a failed ledger ends the wait for an answer; answers themselves come at once."""
-R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet)
+R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet, UndoReceipt)
 
 
 class SubscriptionLostError(Exception):
@@ -166,20 +174,39 @@ class SessionManager:
             client=client,
             decision=decision,
             scope=scope,
-            answers=answers,
+            answers=None if answers is None else tuple(map(_clean_answer, answers)),
         )
         reply: OneShot[Reply] = OneShot()
         return self._answer(AnswerWait(command=command, reply=reply), reply, f"answer {request_id}", AnswerTaken)
 
+    def undo(
+        self,
+        session_id: str,
+        *,
+        run_id: str | None = None,
+        files: Sequence[str] = (),
+        force: bool = False,
+        command_id: str | None = None,
+    ) -> UndoReceipt:
+        """Put back what files held before a session's changes, or those of one run; returns when that is durable.
+
+        A file that someone else changed since is left as it is, unless it is named and forced. The undo is a run of
+        its own: undoing that run takes it back.
+        """
+        command = commands.Undo(
+            command_id=self._command_id(command_id),
+            session_id=SessionId(session_id),
+            run_id=None if run_id is None else RunId(run_id),
+            files=tuple(os.path.realpath(path) for path in files),
+            force=force,
+        )
+        reply: OneShot[Reply] = OneShot()
+        message = UndoChanges(command=command, reply=reply)
+        return self._answer(message, reply, command.command_id, UndoReceipt, max(self._timeout_s, UNDO_TIMEOUT_S))
+
     def pending(self) -> list[PendingWait]:
         """Return every open request of every session, oldest first."""
-        waits: list[PendingWait] = []
-        for data in self._reader.header_bytes():
-            header = session_index.decode(data)
-            if header.waiting:
-                state = inbox.project(self._reader.iter_session(header.session_id))
-                waits += () if state is None else state.waits.values()
-        return sorted(waits, key=lambda wait: wait.position)
+        return inbox.pending(self._reader)
 
     def boundary(self, session_id: str) -> Boundary:
         """Return what a session's tools may touch, with the fact that each grant came from."""
@@ -226,14 +253,15 @@ class SessionManager:
 
     def _answer(
         self,
-        message: CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait,
+        message: CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges,
         reply: OneShot[Reply],
         name: str,
         wanted: type[R],
+        timeout_s: float | None = None,
     ) -> R:
         if not self._kernel.tell(message):
             raise RefusedError(_not_ready())
-        answer = self._wait(reply)
+        answer = self._wait(reply, self._timeout_s if timeout_s is None else timeout_s)
         if answer is None:
             raise OutcomeUnknownError(name)
         if isinstance(answer, Refusal):
@@ -243,12 +271,22 @@ class SessionManager:
         assert isinstance(answer, wanted), f"{type(answer).__name__} answers {type(message).__name__}"
         return answer
 
-    def _wait(self, reply: OneShot[Reply]) -> Reply | None:
+    def _wait(self, reply: OneShot[Reply], timeout_s: float) -> Reply | None:
         """Wait for an answer; not for one that a failed ledger will never give."""
         waited_s = 0.0
-        while (answer := reply.wait(FAILED_POLL_S)) is None and waited_s < self._timeout_s and not self._failed():
+        while (answer := reply.wait(FAILED_POLL_S)) is None and waited_s < timeout_s and not self._failed():
             waited_s += FAILED_POLL_S
         return answer
+
+
+def _clean_answer(text: str | None) -> str | None:
+    """Return an answer that the ledger takes: half characters are replaced, a novel is refused."""
+    if text is None:
+        return None
+    if len(text) > PROMPT_CHARS_MAX:
+        message = f"an answer has at most {PROMPT_CHARS_MAX:,} characters; put it into a file and name that"
+        raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))
+    return text.encode("utf-8", "replace").decode("utf-8", "replace")
 
 
 def _not_ready() -> Refusal:

@@ -58,6 +58,15 @@ def carried_by(state: BoundaryState) -> tuple[CarriedGrant, ...]:
     return tuple(CarriedGrant(origin=grant.origin, expansion=grant.expansion) for grant in grants)
 
 
+def expansion_words(expansion: Expansion) -> tuple[str, ...]:
+    """Say each permission of an expansion in words of one line. Paths are as they are: whoever shows them escapes."""
+    words = [
+        f"{entry.access} {'everything below ' if entry.scope == 'subtree' else ''}{entry.path}"
+        for entry in expansion.filesystem
+    ]
+    return (*words, *(["use the network"] if expansion.network else []))
+
+
 def _opened(item: Committed) -> BoundaryState:
     opened = item.event.content
     if not isinstance(opened, SessionOpened):

@@ -10,10 +10,13 @@ from msgspec.structs import replace
 
 from maka.contracts.actions import Question
 from maka.contracts.boundary import Expansion
+from maka.contracts.codec import CodecError
 from maka.contracts.content import SessionOpened
-from maka.contracts.errors import FoldError
+from maka.contracts.errors import FoldError, LedgerDamagedError
 from maka.contracts.events import Committed, RuntimeEvent, is_terminal
 from maka.contracts.ids import CallId, EventId, RunId, SessionId
+from maka.contracts.ports import LedgerReader
+from projections import session_index
 
 
 class PendingWait(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -65,6 +68,19 @@ def project(items: Iterable[Committed], state: Inbox | None = None) -> Inbox | N
     for item in items:
         state = fold(state, item)
     return state
+
+
+def pending(reader: LedgerReader) -> list[PendingWait]:
+    """Return every open request of every session, oldest first. A damaged session hides none but its own."""
+    waits: list[PendingWait] = []
+    for data in reader.header_bytes():
+        try:
+            header = session_index.decode(data)
+            state = project(reader.iter_session(header.session_id)) if header.waiting else None
+        except (CodecError, FoldError, LedgerDamagedError):
+            continue  # `maka sessions` and `maka verify` name it
+        waits += () if state is None else state.waits.values()
+    return sorted(waits, key=lambda wait: wait.position)
 
 
 def _asked(state: Inbox, item: Committed) -> PendingWait | None:

@@ -11,7 +11,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from maka.contracts.actions import Actions, FileSeen, Recovery, StateDelta
+from maka.contracts.actions import Actions, FileSeen, Recovery, StateDelta, WorkspaceChanged
 from maka.contracts.codec import encode, hash_hex
 from maka.contracts.content import BlobRef, Content, Error, FunctionResponse, Outcome, Text, Thinking
 from maka.contracts.events import Author, Refs, Role, RuntimeEvent, Status
@@ -21,6 +21,8 @@ from projections.run_state import OpenCall, RunIdentity
 from projections.shorten import head_and_tail
 
 _SHORT_CHARS = 128
+_NAMES_KEPT_FROM = 4_000
+"""With fewer characters of each text kept, the names of changed files go: their counts stay."""
 
 
 class Unfinished(Struct, frozen=True, kw_only=True):
@@ -37,6 +39,7 @@ class KnownResult(Struct, frozen=True, kw_only=True):
 
     response: FunctionResponse
     file_seen: FileSeen | None = None
+    workspace_changed: WorkspaceChanged | None = None
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -185,9 +188,23 @@ def _response_event(
         return source.event(event_id, role=Role.TOOL, content=response, refs=refs)
     result, whole = _shorten(known.response.result, keep, blobs)
     response = replace(known.response, result=result, whole=known.response.whole or whole)
-    # What was seen of a file may be as long as a path; without it a later Edit asks for a new Read, no more.
-    seen = None if bare or known.file_seen is None else Actions(file_seen=known.file_seen)
-    return source.event(event_id, role=Role.TOOL, author=Author.TOOL, content=response, actions=seen, refs=refs)
+    acts = _short_actions(known, keep, bare)
+    return source.event(event_id, role=Role.TOOL, author=Author.TOOL, content=response, actions=acts, refs=refs)
+
+
+def _short_actions(known: KnownResult, keep: int, bare: bool) -> Actions | None:
+    """Return what rides on a response, without names where room is short.
+
+    What was seen of a file may be as long as a path; without it a later Edit asks for a new Read, no more.
+    """
+    if bare:
+        return None
+    seen, changed = known.file_seen, known.workspace_changed
+    if changed is not None and keep < _NAMES_KEPT_FROM:
+        changed = replace(changed, added=(), modified=(), deleted=())
+    if seen is None and changed is None:
+        return None
+    return Actions(file_seen=seen, workspace_changed=changed)
 
 
 def unanswered(call: OpenCall, reason: str) -> FunctionResponse:

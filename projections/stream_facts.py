@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TypedDict
 
-from maka.contracts.actions import Actions
+from maka.contracts.actions import Actions, BoundaryChanged, StateDelta
 from maka.contracts.content import (
     Content,
     FunctionCall,
@@ -14,14 +14,17 @@ from maka.contracts.content import (
     Thinking,
 )
 from maka.contracts.events import Role, RuntimeEvent, Status, is_terminal
-from maka.contracts.ids import CallId, RunId, SessionId, TurnId
+from maka.contracts.ids import CallId, EventId, RunId, SessionId, TurnId
 from maka.contracts.session_events import (
     Abort,
     Complete,
     ErrorEvent,
     MessageWaiting,
     Notice,
+    PermissionClosureAck,
     RunStarted,
+    SandboxBoundaryDecisionAck,
+    SandboxBoundaryRequest,
     SessionEvent,
     StepStarted,
     TextComplete,
@@ -31,7 +34,10 @@ from maka.contracts.session_events import (
     ToolResultEvent,
     ToolStart,
     UserMessage,
+    UserQuestionAnswerAck,
+    UserQuestionAsked,
 )
+from projections.boundary import expansion_words
 from projections.run_state import terminal_fact
 
 
@@ -117,6 +123,50 @@ def _action_events(event: RuntimeEvent, actions: Actions) -> Iterator[SessionEve
             reasoning=usage.reasoning,
             total=usage.total,
         )
+    yield from _asking(event, actions)
+    if actions.boundary_changed is not None:
+        yield Notice(**common, note="boundary_changed", text=_boundary_words(actions.boundary_changed))
+
+
+def _asking(event: RuntimeEvent, actions: Actions) -> Iterator[SessionEvent]:
+    common, request_id = _common(event), EventId(event.id)
+    if (asked := actions.user_question_request) is not None:
+        yield UserQuestionAsked(**common, request_id=request_id, call_id=asked.call_id, questions=asked.questions)
+    if (given := actions.user_question_answer) is not None:
+        yield UserQuestionAnswerAck(**common, request_id=given.request_id, answers=given.answers, client=given.client)
+    if actions.state_delta is not None:
+        yield from _boundary_asking(event, actions.state_delta)
+
+
+def _boundary_asking(event: RuntimeEvent, delta: StateDelta) -> Iterator[SessionEvent]:
+    common = _common(event)
+    if (asked := delta.boundary_request) is not None:
+        yield SandboxBoundaryRequest(
+            **common,
+            request_id=EventId(event.id),
+            call_id=asked.call_id,
+            expansion=asked.expansion,
+            justification=asked.justification,
+        )
+    if (decided := delta.boundary_decision) is not None:
+        yield SandboxBoundaryDecisionAck(
+            **common,
+            request_id=decided.request_id,
+            decision=decided.decision,
+            scope=decided.scope,
+            revision=decided.revision,
+            client=decided.client,
+            covers=decided.covers,
+        )
+    if delta.wait_closed is not None:
+        yield PermissionClosureAck(**common, request_id=delta.wait_closed, reason=delta.wait_closed_reason or "")
+
+
+def _boundary_words(changed: BoundaryChanged) -> str:
+    parts = [f"the boundary is now {changed.profile} (revision {changed.revision})"]
+    parts += [f"allowed: {words}" for words in expansion_words(changed.grants)]
+    parts += [f"taken back: {origin}" for origin in changed.revoked]
+    return "; ".join(parts)
 
 
 def _ending(event: RuntimeEvent) -> Iterator[SessionEvent]:

@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from maka.contracts.actions import Actions
+from maka.contracts.actions import Actions, Question, StateDelta
+from maka.contracts.boundary import Expansion
 from maka.contracts.content import (
     BlobRef,
     FunctionCall,
@@ -20,7 +21,7 @@ from maka.contracts.content import (
     Thinking,
 )
 from maka.contracts.events import Committed, Role
-from maka.contracts.ids import CallId, RunId, TurnId
+from maka.contracts.ids import CallId, EventId, RunId, TurnId
 from maka.contracts.session_events import Usage
 from projections import run_record
 from projections.run_record import RunFold
@@ -44,7 +45,7 @@ class FileChanged(Struct, frozen=True, gc=False, kw_only=True, rename="camel", o
 
     path: str
     before_sha256: str | None
-    after_sha256: str
+    after_sha256: str | None
     pre_image: BlobRef | None = None
 
 
@@ -82,7 +83,30 @@ class Noted(
     data: dict[str, Any] = {}
 
 
-Shown = Said | ToolActivity | Noted
+class Asking(
+    Struct, frozen=True, gc=False, kw_only=True, rename="camel", tag_field="type", tag="asking", omit_defaults=True
+):
+    """A request to the person (an expansion, or questions) and what became of it; open while `end_position` is None.
+
+    `decision` and `scope` answer an expansion, `answers` the questions; `closed` says why nobody answered.
+    """
+
+    position: int
+    ts: int
+    request_id: EventId
+    call_id: CallId
+    expansion: Expansion | None = None
+    justification: str | None = None
+    questions: tuple[Question, ...] = ()
+    end_position: int | None = None
+    decision: str | None = None
+    scope: str | None = None
+    answers: tuple[str | None, ...] | None = None
+    client: str | None = None
+    closed: str | None = None
+
+
+Shown = Said | ToolActivity | Noted | Asking
 
 
 class TurnView(Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
@@ -140,16 +164,18 @@ def build_turn(facts: Iterable[Committed]) -> TurnView:
 
 
 class _Builder:
-    """Collects what is shown; `places` finds the activity of a call again."""
+    """Collects what is shown; `places` finds the activity of a call again, `waits` a request."""
 
     def __init__(self) -> None:
         self.items: list[Shown] = []
         self.places: dict[CallId, int] = {}
+        self.waits: dict[EventId, int] = {}
 
     def take(self, fact: Committed) -> None:
         event = fact.event
         if event.actions is not None:
             self._act(event.actions)
+            self._ask(fact, event.actions)
         content = event.content
         if content is None or isinstance(content, InvocationOpened):
             return
@@ -194,6 +220,24 @@ class _Builder:
             )
             self._amend(change.call_id, changed=changed)
 
+    def _ask(self, fact: Committed, actions: Actions) -> None:
+        asked, delta = _asking(fact, actions), actions.state_delta or StateDelta()
+        if asked is not None:
+            self.waits[asked.request_id] = len(self.items)
+            self.items.append(asked)
+        if (given := actions.user_question_answer) is not None:
+            self._close(given.request_id, fact, answers=given.answers, client=given.client)
+        if (decided := delta.boundary_decision) is not None:
+            how = {"decision": decided.decision, "scope": decided.scope, "client": decided.client}
+            self._close(decided.request_id, fact, **how)
+        if delta.wait_closed is not None:
+            self._close(delta.wait_closed, fact, closed=delta.wait_closed_reason or "closed")
+
+    def _close(self, request_id: EventId, fact: Committed, **how: Any) -> None:
+        index = self.waits.get(request_id)
+        if index is not None:
+            self.items[index] = replace(self.items[index], end_position=fact.position, **how)
+
     def _amend(self, call_id: CallId, *, dispatched: bool = False, changed: FileChanged | None = None) -> None:
         index = self.places.get(call_id)
         activity = self.items[index] if index is not None else None
@@ -201,6 +245,22 @@ class _Builder:
             return
         files = activity.files if changed is None else (*activity.files, changed)
         self.items[index] = replace(activity, dispatched=activity.dispatched or dispatched, files=files)
+
+
+def _asking(fact: Committed, actions: Actions) -> Asking | None:
+    request_id, position, ts = EventId(fact.event.id), fact.position, fact.event.ts
+    if (asked := actions.user_question_request) is not None:
+        return Asking(position=position, ts=ts, request_id=request_id, call_id=asked.call_id, questions=asked.questions)
+    if actions.state_delta is None or (wider := actions.state_delta.boundary_request) is None:
+        return None
+    return Asking(
+        position=position,
+        ts=ts,
+        request_id=request_id,
+        call_id=wider.call_id,
+        expansion=wider.expansion,
+        justification=wider.justification,
+    )
 
 
 def _called(fact: Committed, content: FunctionCall) -> ToolActivity:

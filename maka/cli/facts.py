@@ -6,23 +6,27 @@ from typing import assert_never
 from msgspec import Struct
 
 from maka.cli import words
+from maka.cli.asking import answers_line, by, decided
 from maka.cli.output import one_line
-from maka.contracts.actions import Actions, StateDelta
+from maka.cli.revealed import brief, revealed
+from maka.cli.words import short_id
+from maka.contracts.actions import Actions, StateDelta, WorkspaceChanged
 from maka.contracts.content import (
     Content,
     Error,
     FunctionCall,
     FunctionResponse,
     InvocationOpened,
+    RootKind,
     SessionOpened,
     SystemNote,
     Text,
     Thinking,
 )
 from maka.contracts.events import Committed, RuntimeEvent, is_terminal
+from projections.boundary import expansion_words
 
 TEXT_CHARS_MAX = 120
-ID_CHARS = 8
 
 
 class FactLine(Struct, frozen=True, kw_only=True):
@@ -47,11 +51,6 @@ def fact_line(item: Committed) -> FactLine:
         who=str(source),
         what=" · ".join(parts) or "(nothing)",
     )
-
-
-def short_id(value: str) -> str:
-    """Return the end of an id: ids of one time begin alike."""
-    return value[-ID_CHARS:]
 
 
 def _parts(event: RuntimeEvent) -> Iterator[str]:
@@ -82,6 +81,8 @@ def _content(content: Content) -> str:
             return f"notice {content.note}"
         case InvocationOpened():
             route, source = content.route, content.source
+            if content.root is RootKind.UNDO:
+                return "undo opened: no model is asked"
             return f"run opened ({source}): profile {route.profile}, model {route.model}"
         case SessionOpened():
             title = f' "{one_line(content.title, TEXT_CHARS_MAX)}"' if content.title else ""
@@ -99,14 +100,28 @@ def _actions(actions: Actions) -> Iterator[str]:
     if (dispatch := actions.tool_dispatch) is not None:
         yield f"dispatches {dispatch.name} ({short_id(dispatch.call_id)})"
     if (started := actions.process_started) is not None:
-        yield f"process {started.process.pid} of {one_line(started.command, TEXT_CHARS_MAX)}"
+        yield f"process {started.process.pid} of {brief(started.command, TEXT_CHARS_MAX)}"
     if (ended := actions.process_ended) is not None:
         yield f"process {ended.process.pid} {ended.how}"
     if (change := actions.file_change) is not None:
-        yield f"{'creates' if change.before_sha256 is None else 'changes'} {change.path}"
+        verb = "creates" if change.before_sha256 is None else "removes" if change.after_sha256 is None else "changes"
+        yield f"{verb} {revealed(change.path)}" + (
+            f" (undoes {short_id(change.undoes)})" if change.undoes is not None else ""
+        )
+    if (found := actions.workspace_changed) is not None:
+        yield _workspace(found)
     if actions.state_delta is not None:
+        yield from _boundary(actions.state_delta)
         yield _state(actions.state_delta)
     yield from _session_actions(actions)
+
+
+def _workspace(found: WorkspaceChanged) -> str:
+    if not found.looked:
+        return f"nobody looked what changed meanwhile: {found.why}"
+    counts = ((found.added_count, "added"), (found.modified_count, "modified"), (found.deleted_count, "deleted"))
+    told = [f"{count:,} {word}" for count, word in counts if count]
+    return f"files meanwhile: {', '.join(told)}" if told else ""
 
 
 def _session_actions(actions: Actions) -> Iterator[str]:
@@ -118,14 +133,24 @@ def _session_actions(actions: Actions) -> Iterator[str]:
         yield "renamed" if changed.title is not None else ("archived" if changed.archived else "unarchived")
     if actions.configuration_changed is not None:
         yield "configuration changed"
-    if actions.boundary_changed is not None:
-        yield f"boundary changed to {actions.boundary_changed.profile}"
-    if actions.user_question_request is not None:
-        yield "asks the person"
-    if actions.user_question_answer is not None:
-        yield "answers"
+    if (boundary := actions.boundary_changed) is not None:
+        yield f"boundary {boundary.profile}, revision {boundary.revision}{by(boundary.client)}"
+        yield from (f"allows {brief(words_, TEXT_CHARS_MAX)}" for words_ in expansion_words(boundary.grants))
+        yield from (f"takes back {short_id(origin)}" for origin in boundary.revoked)
+    if (asked := actions.user_question_request) is not None:
+        yield from (f'asks "{brief(each.question, TEXT_CHARS_MAX)}"' for each in asked.questions)
+    if (given := actions.user_question_answer) is not None:
+        yield f"{answers_line(given.answers, given.client)} ({short_id(given.request_id)})"
     for artifact in actions.artifact_delta:
         yield f"keeps {artifact.kind} {artifact.name}"
+
+
+def _boundary(delta: StateDelta) -> Iterator[str]:
+    if (asked := delta.boundary_request) is not None:
+        yield from (f"asks to {brief(words_, TEXT_CHARS_MAX)}" for words_ in expansion_words(asked.expansion))
+        yield f"because {brief(asked.justification, TEXT_CHARS_MAX)}"
+    if (decision := delta.boundary_decision) is not None:
+        yield f"{decided(decision.decision, decision.scope, decision.client)} ({short_id(decision.request_id)})"
 
 
 def _state(delta: StateDelta) -> str:
@@ -134,8 +159,6 @@ def _state(delta: StateDelta) -> str:
         "class": delta.failure_class,
         "source": delta.abort_source,
         "recovery": delta.recovery.verdict if delta.recovery is not None else None,
-        "boundary request": delta.boundary_request.justification if delta.boundary_request is not None else None,
-        "boundary decision": delta.boundary_decision.decision if delta.boundary_decision is not None else None,
         "wait closed": delta.wait_closed_reason,
     }
     words_ = [f"{name} {one_line(value, TEXT_CHARS_MAX)}" for name, value in named.items() if value]

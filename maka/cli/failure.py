@@ -18,7 +18,13 @@ from maka.contracts.errors import (
 )
 
 _TRY_AGAIN = frozenset(
-    {RefusalCode.LEDGER_FULL, RefusalCode.LEDGER_CLOSED, RefusalCode.SHUTTING_DOWN, RefusalCode.QUEUE_FULL}
+    {
+        RefusalCode.LEDGER_FULL,
+        RefusalCode.LEDGER_CLOSED,
+        RefusalCode.SHUTTING_DOWN,
+        RefusalCode.QUEUE_FULL,
+        RefusalCode.SESSION_BUSY,
+    }
 )
 EXIT_CODES = """\b
 Exit codes (in JSON, the words):
@@ -86,7 +92,11 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _refusal(refusal: Refusal) -> Failure:
-    exits = {RefusalCode.SESSION_DAMAGED: ExitCode.DAMAGE, RefusalCode.INTERNAL: ExitCode.FAILED}
+    exits = {
+        RefusalCode.SESSION_DAMAGED: ExitCode.DAMAGE,
+        RefusalCode.INTERNAL: ExitCode.FAILED,
+        RefusalCode.WAIT_CLOSED: ExitCode.FAILED,
+    }
     usual = ExitCode.TRY_AGAIN if refusal.code in _TRY_AGAIN else ExitCode.NOT_READY
     return Failure(code=refusal.code, message=refusal.message, exit=exits.get(refusal.code, usual))
 

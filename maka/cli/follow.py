@@ -1,16 +1,29 @@
-"""Follow one run to its end: its events to a view, its record from the ledger."""
+"""Follow one run to its end, or until it waits for a person alone: its events to a view, its record from the ledger."""
 
 from collections.abc import Callable
 from typing import Protocol, Self
 
+from msgspec import Struct
+
 from maka.cli.interrupts import Interrupts
+from maka.cli.waits import Parked, parked_run
 from maka.contracts.commands import MessageAccepted
 from maka.contracts.errors import ExitCode, FoldError, LedgerFailedError
 from maka.contracts.ids import MessageId, RunId, SessionId
 from maka.contracts.ports import LedgerReader
-from maka.contracts.session_events import Abort, Complete, RunEnded, RunStarted, SessionEvent
+from maka.contracts.session_events import (
+    Abort,
+    Complete,
+    RunEnded,
+    RunParked,
+    RunStarted,
+    SandboxBoundaryRequest,
+    SessionEvent,
+    UserQuestionAsked,
+)
 from maka.session_manager import SubscriptionLostError
 from projections import run_record
+from projections.inbox import PendingWait
 
 POLL_S = 0.25
 """How soon a failed stop is noticed; events themselves come at once."""
@@ -27,12 +40,46 @@ class Events(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
+Request = SandboxBoundaryRequest | UserQuestionAsked
+
+
+class Left(Struct, frozen=True, kw_only=True):
+    """A run that was left waiting for a person. `ahead` says that it isn't ours: our message waits behind it."""
+
+    parked: Parked
+    ahead: bool
+
+    def record(self) -> RunParked:
+        parked = self.parked
+        pending = tuple(wait.id for wait in parked.waits)
+        return RunParked(run_id=parked.run_id, session_id=parked.session_id, pending=pending, position=parked.position)
+
+
 class View(Protocol):
     """Where a run's events are shown."""
 
     def event(self, event: SessionEvent) -> None: ...
 
     def ended(self, ended: RunEnded) -> None: ...
+
+    def left(self, left: Left) -> None: ...
+
+
+class Asks(Protocol):
+    """What is done when our run asks a person."""
+
+    @property
+    def leaves(self) -> bool:
+        """Say whether to leave the run once it waits for a person alone."""
+        ...
+
+    def asked(self, request: Request) -> None:
+        """Deal with a request that was just shown."""
+        ...
+
+    def found(self, wait: PendingWait) -> None:
+        """Deal with a request that was open before we came."""
+        ...
 
 
 class Unfinished(Exception):
@@ -58,17 +105,20 @@ class Follower:
         reader: LedgerReader,
         view: View,
         interrupts: Interrupts,
+        asks: Asks,
     ) -> None:
         self._subscribe = subscribe
         self._failed = failed
         self._reader = reader
         self._view = view
         self._interrupts = interrupts
+        self._asks = asks
 
-    def follow(self, send: Callable[[], MessageAccepted], after_position: int) -> RunEnded:
+    def follow(self, send: Callable[[], MessageAccepted], after_position: int) -> RunEnded | Left:
         """Send a message, show the events of the run that takes it, and return the run's record.
 
-        Raises Unfinished when a stop got no answer, or met the run before ours.
+        Returns a `Left` where nothing goes on without a person. Raises Unfinished when a stop got no answer, or met
+        the run before ours.
         """
         accepted: MessageAccepted | None = None
         position = after_position
@@ -78,6 +128,8 @@ class Follower:
                 if accepted is None:
                     accepted = send()
                     run_id = accepted.run_id
+                    if (left := self._found(accepted.session_id, run_id)) is not None:
+                        return left
                 try:
                     while True:
                         event = events.get(POLL_S)
@@ -89,6 +141,8 @@ class Follower:
                         run_id = run_id or self._taker(event, accepted.message_id)
                         if self._show(event, run_id):
                             return record_of(self._reader, event.session_id, position)
+                        if event.position is not None and (left := self._left(event.session_id, run_id)) is not None:
+                            return left
                 except SubscriptionLostError:
                     continue
 
@@ -102,7 +156,24 @@ class Follower:
         if event.run_id is not None and event.run_id != run_id:
             return False
         self._view.event(event)
+        if isinstance(event, Request) and run_id is not None:
+            self._asks.asked(event)
         return isinstance(event, Complete | Abort) and event.position is not None
+
+    def _found(self, session_id: SessionId, run_id: RunId | None) -> Left | None:
+        """Deal with what our run waited for already."""
+        parked = parked_run(self._reader, session_id)
+        if parked is not None and parked.run_id == run_id:
+            for wait in parked.waits:
+                self._asks.found(wait)
+        return self._left(session_id, run_id)
+
+    def _left(self, session_id: SessionId, run_id: RunId | None) -> Left | None:
+        """Say whether nothing goes on without a person: in our run, or in the one that our message waits behind."""
+        if run_id is not None and not self._asks.leaves:
+            return None
+        parked = parked_run(self._reader, session_id)
+        return None if parked is None else Left(parked=parked, ahead=parked.run_id != run_id)
 
     def _taker(self, event: SessionEvent, message_id: MessageId | None) -> RunId | None:
         """Return the run that has just begun if its first append took our message."""

@@ -26,43 +26,15 @@ def log(name: str, position: int | None, as_json: bool) -> None:
     open, and what the session was doing.
     """
     from maka.app import open_reader
+    from maka.cli.names import find_session_or_run
     from maka.config import load_config
 
     reader = open_reader(load_config())
-    session_id, run_id = _named(reader, name)
+    session_id, run_id = find_session_or_run(reader, name)
     if position is None:
         _write_facts(reader, session_id, run_id, as_json=as_json)
     else:
         _write_moment(reader, session_id, run_id, position, as_json=as_json)
-
-
-def _named(reader: "LedgerReader", name: str) -> tuple[str, str | None]:
-    """Return the session that a name means, and the run where it means one."""
-    from maka.cli.names import find_session, matching_sessions, read_headers
-
-    headers = read_headers(reader)
-    if not matching_sessions(headers, name):
-        runs = _matching_runs(reader, name)
-        if len(runs) > 1:
-            _refuse(f"{name!r} is the end of the ids of {len(runs)} runs: give more of it.")
-        if runs:
-            return runs[0]
-    return find_session(headers, name).session_id, None
-
-
-def _matching_runs(reader: "LedgerReader", name: str) -> list[tuple[str, str | None]]:
-    from maka.contracts.content import InvocationOpened
-
-    found: list[tuple[str, str | None]] = []
-    position = 0
-    while name and (items := reader.read_positions(position)):
-        position = items[-1].position
-        for item in items:
-            run_id = item.event.run_id
-            opens = isinstance(item.event.content, InvocationOpened)
-            if opens and run_id is not None and run_id.endswith(name.lower()):
-                found.append((item.event.session_id, run_id))
-    return found
 
 
 def _facts(reader: "LedgerReader", session_id: str, run_id: str | None) -> "Iterator[Committed]":
@@ -111,6 +83,7 @@ def _through(items: "Iterator[Committed]", position: int) -> "Iterator[Committed
 
 def _moment_text(moment: "Moment") -> str:
     from maka.cli.output import printable
+    from maka.cli.revealed import revealed
     from maka.cli.words import counted
 
     lines = [f"As of position {moment.position}: session {moment.status}, {counted(moment.run_count, 'run')}."]
@@ -129,7 +102,7 @@ def _moment_text(moment: "Moment") -> str:
     for message in moment.messages:
         lines.append(f"[{message.role}]")
         lines += [f"  {text}" for text in printable(message.text or "").split("\n") if message.text]
-        lines += [f"  calls {call.name} {printable(call.arguments)}" for call in message.calls]
+        lines += [f"  calls {call.name} {revealed(call.arguments)}" for call in message.calls]
     return "\n".join(lines) + "\n"
 
 

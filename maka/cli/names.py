@@ -1,14 +1,17 @@
-"""Sessions by name: `#12`, `12`, `@last`, or a unique end of the id."""
+"""Sessions by name: `#12`, `12`, `@last`, or a unique end of the id; runs by a unique end of theirs."""
 
 from collections.abc import Sequence
 from typing import NoReturn
 
 from maka.contracts.codec import CodecError
+from maka.contracts.content import InvocationOpened
 from maka.contracts.errors import LedgerDamagedError, Refusal, RefusalCode, RefusedError
+from maka.contracts.ids import RunId, SessionId
 from maka.contracts.ports import LedgerReader
 from projections.session_index import Header, SessionStatus, decode
 
 _LISTED_MAX = 5
+_CONTINUED = (SessionStatus.IDLE, SessionStatus.WAITING)
 
 
 def read_headers(reader: LedgerReader) -> list[Header]:
@@ -42,12 +45,41 @@ def matching_sessions(headers: Sequence[Header], name: str) -> list[Header]:
     return [header for header in headers if name and header.session_id.endswith(name.lower())]
 
 
+def find_session_or_run(reader: LedgerReader, name: str) -> tuple[SessionId, RunId | None]:
+    """Return the session that a name means, and the run where it means one, by the end of its id."""
+    headers = read_headers(reader)
+    if not matching_sessions(headers, name):
+        runs = _matching_runs(reader, name)
+        if len(runs) > 1:
+            why = f"{name!r} is the end of the ids of {len(runs)} runs: give more of it."
+            raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=why))
+        if runs:
+            return runs[0]
+    return find_session(headers, name).session_id, None
+
+
+def _matching_runs(reader: LedgerReader, name: str) -> list[tuple[SessionId, RunId | None]]:
+    found: list[tuple[SessionId, RunId | None]] = []
+    position = 0
+    while name and (items := reader.read_positions(position)):
+        position = items[-1].position
+        for item in items:
+            run_id = item.event.run_id
+            opens = isinstance(item.event.content, InvocationOpened)
+            if opens and run_id is not None and run_id.endswith(name.lower()):
+                found.append((item.event.session_id, run_id))
+    return found
+
+
 def session_to_continue(headers: Sequence[Header], real_cwd: str) -> Header:
-    """Return the newest session of a real folder that is neither busy nor archived."""
+    """Return the newest session of a real folder that is neither busy nor archived.
+
+    One that waits for a person isn't busy: to pass it over in silence would lose sight of it.
+    """
     fitting = [
         header
         for header in headers
-        if header.real_cwd == real_cwd and not header.archived and header.status is SessionStatus.IDLE
+        if header.real_cwd == real_cwd and not header.archived and header.status in _CONTINUED
     ]
     if not fitting:
         _refuse(f"No idle session of {real_cwd} is there to continue: leave out --continue, or see maka sessions.")

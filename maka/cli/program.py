@@ -6,16 +6,21 @@ from collections.abc import Sequence
 
 import click
 
-from maka.cli import demo, doctor, export, log, models, run, sessions, show, verify
+from maka.cli import answer, demo, diff, doctor, export, inbox, log, models, rules, run, sessions, show, undo, verify
 from maka.cli.failure import EXIT_CODES, Failure, describe
 from maka.cli.output import OutputClosedError, discard_output, note, write_json
 from maka.contracts.errors import ExitCode
 
 _COMMANDS = (
     run.run,
+    inbox.inbox,
+    answer.answer,
+    rules.rules,
     sessions.sessions,
     show.show,
     log.log,
+    diff.diff,
+    undo.undo,
     export.export,
     verify.verify,
     models.models,

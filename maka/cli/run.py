@@ -1,27 +1,26 @@
 """`maka run`: one message to an agent, followed to the end of its run."""
 
 import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from msgspec import Struct
 
 from maka.cli.failure import EXIT_CODES
-from maka.contracts.errors import ExitCode, Refusal, RefusalCode, RefusedError
+from maka.cli.grants import boundary_options
+from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
     from maka.app import Host
-    from maka.cli.follow import Events, View
+    from maka.cli.followed import Look, Target
     from maka.cli.interrupts import Interrupts
     from maka.config import Config
+    from maka.contracts.boundary import Expansion
     from maka.contracts.commands import MessageAccepted
-    from maka.contracts.session_events import RunEnded
 
-
-RECEIPT_WAIT_S = 5.0
-CLI_OUTPUT_CLOSED = "cli.output_closed"
+F = TypeVar("F", bound="Any")
+ON_ASK = ("deny", "park", "fail")
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
@@ -39,17 +38,33 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     as_json: bool = False
     output: str | None = None
     quiet: bool = False
+    boundary: str | None = None
+    allow: tuple[str, ...] = ()
+    on_ask: str | None = None
     timeline: bool | None = None
     """Whether the timeline is shown; None leaves it to whether stdout is a terminal."""
 
+    def look(self) -> "Look":
+        """Return how its run is shown."""
+        from maka.cli.followed import Look
 
-class Target(Struct, frozen=True, kw_only=True):
-    """The session that a message goes to."""
+        return Look(
+            as_json=self.as_json,
+            quiet=self.quiet,
+            output=self.output,
+            timeline=self.timeline,
+            on_ask=self.on_ask,
+        )
 
-    session_id: str
-    number: int
-    cwd: str
-    position: int
+
+def on_ask_option(function: F) -> F:
+    """Add --on-ask to a command."""
+    return click.option(
+        "--on-ask",
+        type=click.Choice(ON_ASK),
+        help="When the run asks a person. deny: it is told no, and goes on (the default where no terminal is). park: "
+        "leave it waiting, exit 4; maka answer goes on. fail: stop it, exit 1. In a terminal you are asked.",
+    )(function)
 
 
 @click.command(epilog=EXIT_CODES)
@@ -65,6 +80,8 @@ class Target(Struct, frozen=True, kw_only=True):
 @click.option("--json", "as_json", is_flag=True, help="One event per line; the last line is the run's record.")
 @click.option("-o", "--output", metavar="FILE", help="Write the final text to a file, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the final text only.")
+@boundary_options
+@on_ask_option
 def run(**options: object) -> int:
     """Give an agent a task and follow it to the end.
 
@@ -78,6 +95,7 @@ def run(**options: object) -> int:
 
 def execute(options: RunOptions) -> int:
     """Do what a command line of `maka run` asks and return the exit code."""
+    from maka.cli.grants import parse_allowed
     from maka.cli.profiles import check_server, choose_profile
     from maka.cli.prompt import read_prompt
     from maka.config import load_config, with_profile
@@ -89,13 +107,21 @@ def execute(options: RunOptions) -> int:
     config = load_config()
     profile = choose_profile(config, name=options.profile, model=options.model, base_url=options.base_url)
     real_cwd = checked_folder(options.cwd or ".")
+    allowed = parse_allowed(options.allow, config)
     _check_output(options.output)
     text = read_prompt(options.prompt)
     check_server(profile)
-    return perform(with_profile(config, profile), profile.name, options, real_cwd, text)
+    return perform(with_profile(config, profile), profile.name, options, real_cwd, text, allowed)
 
 
-def perform(config: "Config", profile: str, options: RunOptions, real_cwd: str, text: str) -> int:
+def perform(
+    config: "Config",
+    profile: str,
+    options: RunOptions,
+    real_cwd: str,
+    text: str,
+    allowed: "Expansion | None" = None,
+) -> int:
     """Open the host, send the message, follow its run, and close the host again."""
     from maka.app import open_host
     from maka.cli.interrupts import Interrupts
@@ -109,7 +135,17 @@ def perform(config: "Config", profile: str, options: RunOptions, real_cwd: str, 
             note(f"maka: ended {counted(host.recovered_runs, 'run')} that an earlier owner of the store left open")
         target = _target(host, options, real_cwd)
         interrupts.arm(lambda source: host.manager.stop(target.session_id, source))
+        _widen(host, options, target, allowed)
         return _follow(host, config, profile, options, target, text, interrupts)
+
+
+def _widen(host: "Host", options: RunOptions, target: "Target", allowed: "Expansion | None") -> None:
+    """Make what was allowed beforehand a fact, before there is a message."""
+    from maka.cli.grants import widen
+    from maka.contracts.boundary import Expansion
+
+    if options.boundary is not None or allowed not in (None, Expansion()):
+        widen(host.manager, target.session_id, profile=options.boundary, grants=allowed or Expansion())
 
 
 def _follow(
@@ -117,16 +153,15 @@ def _follow(
     config: "Config",
     profile: str,
     options: RunOptions,
-    target: Target,
+    target: "Target",
     text: str,
     interrupts: "Interrupts",
 ) -> int:
-    from maka.cli.follow import Follower, Unfinished
+    from maka.cli.followed import follow_run
     from maka.cli.output import note
     from maka.contracts.content import RunLimits
 
     limits = RunLimits(steps_max=options.max_steps, active_s_max=options.timeout_s)
-    view = _view(config, options, target, interrupts)
 
     def send() -> "MessageAccepted":
         accepted = host.manager.send_message(target.session_id, text, profile=profile, limits=limits)
@@ -134,28 +169,24 @@ def _follow(
             note(f"maka: session #{target.number} is busy; the message waits its turn")
         return accepted
 
-    def subscribe(after_position: int) -> "Events":
-        return host.manager.subscribe(target.session_id, after_position=after_position)
-
-    try:
-        follower = Follower(subscribe, host.failed.is_set, host.reader, view, interrupts)
-        ended = follower.follow(send, target.position)
-    except Unfinished as error:
-        _print_receipt(interrupts)
-        note(f"maka: {error}")
-        return error.exit_code
-    _print_receipt(interrupts)
-    view.ended(ended)
-    return _write_output(options.output, ended) or exit_code_of(ended)
+    return follow_run(host, config, options.look(), target, interrupts, send).code
 
 
-def _target(host: "Host", options: RunOptions, real_cwd: str) -> Target:
+def _target(host: "Host", options: RunOptions, real_cwd: str) -> "Target":
+    from maka.cli.followed import Target
     from maka.cli.names import find_session, read_headers, session_to_continue
     from maka.cli.output import note
 
     if not options.session and not options.continue_newest:
-        created = host.manager.create_session(real_cwd)
-        return Target(session_id=created.session_id, number=created.number, cwd=real_cwd, position=created.position)
+        boundary = options.boundary or "ask"
+        created = host.manager.create_session(real_cwd, boundary=boundary)
+        return Target(
+            session_id=created.session_id,
+            number=created.number,
+            cwd=real_cwd,
+            position=created.position,
+            boundary=boundary,
+        )
     headers = read_headers(host.reader)
     if options.session:
         header = find_session(headers, options.session)
@@ -164,27 +195,13 @@ def _target(host: "Host", options: RunOptions, real_cwd: str) -> Target:
     else:
         header = session_to_continue(headers, real_cwd)
         note(f"maka: going on with session #{header.number}: {header.title or header.session_id}")
-    position = host.reader.head().position
-    return Target(session_id=header.session_id, number=header.number, cwd=header.real_cwd, position=position)
-
-
-def _view(config: "Config", options: RunOptions, target: Target, interrupts: "Interrupts") -> "View":
-    from maka.cli.views import FinalTextView, GuardedView, JsonView
-
-    def on_closed() -> None:
-        interrupts.stop(CLI_OUTPUT_CLOSED)
-
-    if options.as_json:
-        return GuardedView(JsonView(), on_closed)
-    live = sys.stdout.isatty() if options.timeline is None else options.timeline
-    if options.quiet or not live:
-        return FinalTextView(quiet=options.quiet)
-    from maka.cli.timeline import Timeline
-
-    timeline = Timeline(cwd=target.cwd, no_color=config.no_color)
-    guarded = GuardedView(timeline, on_closed)
-    timeline.line(f"session #{target.number} · {target.cwd}")
-    return guarded
+    return Target(
+        session_id=header.session_id,
+        number=header.number,
+        cwd=header.real_cwd,
+        position=host.reader.head().position,
+        boundary=options.boundary or header.boundary,
+    )
 
 
 def checked_folder(path: str) -> str:
@@ -215,36 +232,6 @@ def _check_output(output: str | None) -> None:
     existing = path if path.exists() else path.parent
     if not existing.exists() or not os.access(existing, os.W_OK):
         _refuse(f"{output} can't be written: give another file to -o.")
-
-
-def _write_output(output: str | None, ended: "RunEnded") -> int:
-    from maka.cli.output import note
-
-    if output is None:
-        return 0
-    try:
-        Path(output).write_text(ended.final_text, encoding="utf-8", errors="replace")
-    except OSError as error:
-        note(f"maka: {output} can't be written ({error.strerror}); maka show has the text")
-        return ExitCode.FAILED
-    return 0
-
-
-def _print_receipt(interrupts: "Interrupts") -> None:
-    from maka.cli.output import note
-    from maka.cli.words import receipt_lines
-
-    if interrupts.source is None:
-        return
-    interrupts.answered.wait(RECEIPT_WAIT_S)
-    if interrupts.receipt is not None:
-        for line in receipt_lines(interrupts.receipt):
-            note(line)
-
-
-def exit_code_of(ended: "RunEnded") -> ExitCode:
-    """Return the exit code of a run's record."""
-    return ExitCode[ended.exit.upper()]
 
 
 def _refuse(message: str) -> NoReturn:

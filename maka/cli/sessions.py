@@ -13,9 +13,11 @@ def sessions(with_archived: bool, as_json: bool) -> None:
     from maka.app import is_running, open_reader
     from maka.cli.names import read_headers
     from maka.cli.output import note, write_json
+    from maka.cli.revealed import revealed
     from maka.cli.table import write_table
     from maka.cli.words import INTERRUPTED, honest_status, moment, verdict
     from maka.config import load_config
+    from maka.contracts.boundary import Profile
 
     config = load_config()
     headers, owned = read_headers(open_reader(config)), is_running(config)
@@ -31,15 +33,16 @@ def sessions(with_archived: bool, as_json: bool) -> None:
         (
             f"#{header.number}",
             "archived" if header.archived else honest_status(header.status, owned=owned),
+            "BYPASS" if header.boundary == Profile.BYPASS else header.boundary,
             verdict(header.last_status or "-", header.last_failure_class, header.last_abort_source),
             str(header.run_count),
             header.model or "-",
             moment(header.activity_ts),
-            header.cwd,
+            revealed(header.cwd),
             header.title or "",
         )
         for header in shown
     ]
     if any(honest_status(header.status, owned=owned) == "interrupted" for header in shown):
         note(INTERRUPTED)
-    write_table(("", "status", "last run", "runs", "model", "last activity", "folder", "title"), rows)
+    write_table(("", "status", "boundary", "last run", "runs", "model", "last activity", "folder", "title"), rows)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from maka.contracts.ports import LedgerReader
     from projections.session_view import SessionView
-    from projections.turn_view import ToolActivity, TurnView
+    from projections.turn_view import Asking, ToolActivity, TurnView
 
 RESULT_LINES_MAX = 10
 _PARTIAL = "streaming"
@@ -59,11 +59,14 @@ class Page:
     def write(self) -> None:
         """Print the header, every turn, and what waits."""
         from maka.cli import words
+        from maka.cli.revealed import revealed
 
         header = self._view.header
         archived = " · archived" if header.archived else ""
         status = words.honest_status(header.status, owned=self._owned)
-        self._line(f"session #{header.number} · {header.cwd} · {status}{archived}", "bold")
+        self._line(f"session #{header.number} · {revealed(header.cwd)} · {status}{archived}", "bold")
+        if warning := words.boundary_warning(header.boundary):
+            self._line(warning, "bold red")
         self._line(f"{header.session_id} · through position {self._view.position}", "dim")
         for turn in self._view.turns:
             self._turn(turn)
@@ -72,7 +75,7 @@ class Page:
 
     def _turn(self, turn: "TurnView") -> None:
         from maka.cli import words
-        from projections.turn_view import Noted, Said
+        from projections.turn_view import Asking, Noted, Said
 
         self._line(f"\n─── {words.moment(turn.started_ts)} · {turn.profile} · {turn.model} · run {turn.run_id}", "dim")
         for item in turn.items:
@@ -83,6 +86,8 @@ class Page:
                     self._line(mark + item.text + (" (interrupted)" if item.interrupted else ""), style)
                 case Noted():
                     self._line(f"  notice: {item.note}", "yellow")
+                case Asking():
+                    self._asking(item)
                 case _:
                     self._tool(item)
         self._partials(turn)
@@ -90,9 +95,10 @@ class Page:
 
     def _tool(self, tool: "ToolActivity") -> None:
         from maka.cli import words
+        from maka.cli.revealed import brief, revealed
 
-        args = tool.malformed if tool.malformed is not None else words.brief_args(tool.args, 200)
-        self._line(f"● {tool.name} {args}", "cyan")
+        given = words.brief_args(tool.args, 200) if tool.malformed is None else brief(tool.malformed, 200)
+        self._line(f"● {tool.name} {given}", "cyan")
         lines = (tool.result or "").strip("\n").split("\n") if tool.result else []
         shown = lines if self._full else lines[:RESULT_LINES_MAX]
         for text in shown:
@@ -103,7 +109,9 @@ class Page:
             diff = self._reader.blob(tool.diff.sha256) or b"(the diff isn't stored)"
             self._line("\n".join(f"  ┆ {text}" for text in diff.decode("utf-8", "replace").splitlines()), "")
         for changed in tool.files:
-            self._line(f"  ✎ {'created' if changed.before_sha256 is None else 'changed'} {changed.path}", "yellow")
+            self._line(
+                f"  ✎ {'created' if changed.before_sha256 is None else 'changed'} {revealed(changed.path)}", "yellow"
+            )
         if tool.outcome is None:
             self._line("  … running" if tool.dispatched else "  … not started", "dim")
             return
@@ -112,6 +120,14 @@ class Page:
         parts += [words.duration(tool.duration_ms)] if tool.duration_ms is not None else []
         mark, style = ("✗", "red") if tool.is_error else ("✓", "green")
         self._line(f"  {mark} {' · '.join(parts)}".rstrip(), style)
+
+    def _asking(self, asking: "Asking") -> None:
+        from maka.cli.asking import outcome_line, request_head, request_lines
+
+        for text in (request_head(asking), *request_lines(asking)):
+            self._line(text, "magenta")
+        ended = outcome_line(asking)
+        self._line(f"  {ended or '… waits for a person: maka inbox'}", "magenta")
 
     def _partials(self, turn: "TurnView") -> None:
         """Show what streams right now, as far as it was kept."""
@@ -124,6 +140,7 @@ class Page:
 
     def _ending(self, turn: "TurnView") -> None:
         from maka.cli import words
+        from maka.cli.revealed import revealed
 
         status = words.honest_status(turn.status, owned=self._owned)
         how = words.verdict(status, turn.failure_class, turn.abort_source)
@@ -135,7 +152,7 @@ class Page:
         if turn.error:
             self._line(turn.error, "red")
         if turn.files_changed:
-            self._line("files changed: " + ", ".join(turn.files_changed), "")
+            self._line("files changed: " + ", ".join(map(revealed, turn.files_changed)), "")
 
     def _line(self, text: str, style: str) -> None:
         from rich.text import Text

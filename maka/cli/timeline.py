@@ -11,15 +11,22 @@ from rich.panel import Panel
 from rich.text import Text
 
 from maka.cli import words
-from maka.cli.output import one_line, printable, stdout_file
+from maka.cli.asking import answers_line, decision_line, request_head, request_lines
+from maka.cli.follow import Left
+from maka.cli.output import printable, stdout_file
+from maka.cli.revealed import brief, revealed
+from maka.cli.views import left_lines
 from maka.contracts.ids import CallId
 from maka.contracts.session_events import (
     ErrorEvent,
     MessageWaiting,
     Notice,
+    PermissionClosureAck,
     ProviderRetry,
     RunEnded,
     RunStarted,
+    SandboxBoundaryDecisionAck,
+    SandboxBoundaryRequest,
     SessionEvent,
     TextComplete,
     TextDelta,
@@ -30,6 +37,8 @@ from maka.contracts.session_events import (
     ToolResultEvent,
     ToolStart,
     UserMessage,
+    UserQuestionAnswerAck,
+    UserQuestionAsked,
 )
 
 LIVE_LINES_MAX = 30
@@ -84,6 +93,12 @@ class Timeline:
                 self._line(f"  ✎ {'created' if event.created else 'changed'} {self._path(event.path)}", "yellow")
             case ToolResultEvent():
                 self._tool_result(event)
+            case SandboxBoundaryRequest() | UserQuestionAsked():
+                self._line(request_head(event), "bold magenta")
+                for text in request_lines(event):
+                    self._line(text, "magenta")
+            case SandboxBoundaryDecisionAck() | UserQuestionAnswerAck() | PermissionClosureAck():
+                self._line(f"  {_answered(event)}", "magenta")
             case ProviderRetry() | MessageWaiting() | Notice() | ErrorEvent():
                 self._remark(event)
             case _:
@@ -101,9 +116,21 @@ class Timeline:
         title = words.verdict(ended.status, ended.failure_class, ended.abort_source)
         self._console.print(Panel(Text("\n".join(lines)), title=title, title_align="left", border_style=style))
 
+    def left(self, left: Left) -> None:
+        """Show that the run waits, and how to answer it."""
+        self._end_stream()
+        text = Text("\n".join(left_lines(left)))
+        self._console.print(Panel(text, title="needs an answer", title_align="left", border_style="magenta"))
+
     def line(self, text: str) -> None:
         """Show a line of the command's own."""
         self._line(text, "")
+
+    def head(self, number: int, warning: str) -> None:
+        """Show whose run it is, and plainly where its tools have no limits."""
+        self._line(f"session #{number} · {revealed(self._cwd)}", "")
+        if warning:
+            self._line(warning, "bold red")
 
     def _line(self, text: str, style: str) -> None:
         self._end_stream()
@@ -218,13 +245,23 @@ class Timeline:
                 if event.queued:
                     self._line(f"  {words.counted(event.queued, 'message')} in the queue", "dim")
             case Notice():
-                self._line(f"  {printable(event.text)}", "yellow")
+                self._line(f"  {revealed(event.text)}", "yellow")
             case ErrorEvent():
                 # Told at the end, with what to do about it.
                 self._error = event.message
 
     def _path(self, path: str) -> str:
-        return one_line(relative_path(path, self._cwd), LINE_CHARS_MAX)
+        return brief(relative_path(path, self._cwd), LINE_CHARS_MAX)
+
+
+def _answered(event: SandboxBoundaryDecisionAck | UserQuestionAnswerAck | PermissionClosureAck) -> str:
+    match event:
+        case SandboxBoundaryDecisionAck():
+            return decision_line(event)
+        case UserQuestionAnswerAck():
+            return answers_line(event.answers, event.client)
+        case PermissionClosureAck():
+            return f"✗ no longer asked: {revealed(event.reason)}"
 
 
 def relative_path(path: str, cwd: str) -> str:

@@ -3,9 +3,17 @@
 from collections.abc import Callable
 
 from maka.cli import words
-from maka.cli.follow import View
+from maka.cli.asking import how_to_answer
+from maka.cli.follow import Left, View
 from maka.cli.output import OutputClosedError, discard_output, note, one_line, write_json, write_said
 from maka.contracts.session_events import ErrorEvent, MessageWaiting, Notice, ProviderRetry, RunEnded, SessionEvent
+
+
+def left_lines(left: Left) -> list[str]:
+    """Say that a run was left waiting, and how to answer it: a line for each request."""
+    session = f"session #{left.parked.waits[0].session_number}" if left.parked.waits else "the session"
+    what = f"The message is queued behind a run of {session} that" if left.ahead else f"The run of {session}"
+    return [f"{what} waits for a person: {how_to_answer(wait)}" for wait in left.parked.waits]
 
 
 class JsonView:
@@ -16,6 +24,11 @@ class JsonView:
 
     def ended(self, ended: RunEnded) -> None:
         write_json(ended)
+
+    def left(self, left: Left) -> None:
+        write_json(left.record())
+        for line in left_lines(left):
+            note(f"maka: {line}")
 
 
 class FinalTextView:
@@ -46,6 +59,10 @@ class FinalTextView:
         else:
             self._say(f"{ended.status}: {words.ending(ended)}")
 
+    def left(self, left: Left) -> None:
+        for line in left_lines(left):
+            note(f"maka: {line}")
+
     def _say(self, text: str) -> None:
         if not self._quiet:
             note(f"maka: {text}")
@@ -69,6 +86,13 @@ class GuardedView:
         if self._inner is not None:
             try:
                 self._inner.ended(ended)
+            except OutputClosedError:
+                self._close()
+
+    def left(self, left: Left) -> None:
+        if self._inner is not None:
+            try:
+                self._inner.left(left)
             except OutputClosedError:
                 self._close()
 

@@ -7,10 +7,13 @@ from typing import Any
 import msgspec
 
 from maka.cli.output import one_line
+from maka.cli.revealed import brief
+from maka.contracts.boundary import Profile
 from maka.contracts.commands import StopReceipt
-from maka.contracts.errors import FailureClass
+from maka.contracts.errors import CLI_ON_ASK, FailureClass
 from maka.contracts.session_events import ProviderRetry, RunEnded, Usage
 
+ID_CHARS = 8
 _TELLING = ("command", "file_path", "path", "url", "query", "name")
 _ADVICE = {
     FailureClass.AUTH: "check the profile's key: maka doctor",
@@ -28,6 +31,8 @@ _ADVICE = {
     FailureClass.LEDGER_UNAVAILABLE: "make room on the disk, then go on with --continue",
 }
 
+_ASKED = "it asked a person: run it in a terminal, or with --on-ask park, or allow it beforehand with --allow"
+
 
 def duration(milliseconds: int | None) -> str:
     """Return a duration as a person says it."""
@@ -39,6 +44,11 @@ def duration(milliseconds: int | None) -> str:
         return f"{milliseconds / 1_000:.1f} s"
     minutes, seconds = divmod(round(milliseconds / 1_000), 60)
     return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def short_id(value: str) -> str:
+    """Return the end of an id: ids of one time begin alike."""
+    return value[-ID_CHARS:]
 
 
 def moment(unix_ms: int) -> str:
@@ -60,14 +70,14 @@ def tokens(usage: Usage) -> str:
 
 
 def brief_args(args: dict[str, Any], chars_max: int = 100) -> str:
-    """Return the telling argument of a tool call, or all of them, on one line."""
+    """Return the telling argument of a tool call, or all of them, on one line: nothing hidden, the end shown."""
     pattern, path = args.get("pattern"), args.get("path")
     if isinstance(pattern, str):
-        return one_line(f"{pattern} in {path}" if isinstance(path, str) else pattern, chars_max)
+        return brief(f"{pattern} in {path}" if isinstance(path, str) else pattern, chars_max)
     for name in _TELLING:
         if isinstance(value := args.get(name), str):
-            return one_line(value, chars_max)
-    return one_line(msgspec.json.encode(args).decode(), chars_max) if args else ""
+            return brief(value, chars_max)
+    return brief(msgspec.json.encode(args).decode(), chars_max) if args else ""
 
 
 def ending(ended: RunEnded, tools: int | None = None) -> str:
@@ -94,7 +104,7 @@ def advice(failure_class: str | None) -> str:
 def failure_line(ended: RunEnded, message: str | None) -> str:
     """Return the one line that says why a run didn't complete and what to do."""
     text = f"The run {verdict(ended.status, ended.failure_class, ended.abort_source)}"
-    todo = advice(ended.failure_class)
+    todo = _ASKED if ended.abort_source == CLI_ON_ASK else advice(ended.failure_class)
     parts = [text if not message else f"{text}: {one_line(message, 500)}", todo[:1].upper() + todo[1:]]
     return ". ".join(part.rstrip(".") for part in parts if part) + "."
 
@@ -103,6 +113,11 @@ def retry(event: ProviderRetry) -> str:
     """Say that a request is tried again, and when."""
     wait = duration(event.delay_ms)
     return f"trying again in {wait} ({event.attempt} of {event.attempts_max}): {one_line(event.reason, 200)}"
+
+
+def boundary_warning(profile: str) -> str:
+    """Return the plain words for a session without limits, "" for any other."""
+    return "BYPASS: its tools have no limits" if profile == Profile.BYPASS else ""
 
 
 def receipt_lines(receipt: StopReceipt) -> Sequence[str]:

@@ -142,14 +142,20 @@ class ProcessEnded(Shape, frozen=True, kw_only=True):
 
 
 class FileChange(Shape, frozen=True, kw_only=True):
-    """A file is about to be changed by Write or Edit. Hashes are SHA-256 (hex); None means that no file is there."""
+    """A file is about to be changed by Write, Edit or an undo. Hashes are SHA-256 (hex); None: no file is there.
+
+    `mode` holds the permission bits of the file before. `undoes` is the fact of the earliest change that this one
+    takes back, with all changes of the file that came after it.
+    """
 
     call_id: CallId
     path: str
     before_sha256: str | None
-    after_sha256: str
+    after_sha256: str | None
     pre_image: BlobRef | None
     temp_name: str
+    mode: int | None = None
+    undoes: EventId | None = None
 
 
 class FileSeen(Shape, frozen=True, kw_only=True):
@@ -157,6 +163,24 @@ class FileSeen(Shape, frozen=True, kw_only=True):
 
     path: str
     sha256: str
+
+
+class WorkspaceChanged(Shape, frozen=True, kw_only=True):
+    """What became different in the workspace while a command ran, whoever did it; carried by the call's response.
+
+    Paths are relative to the workspace and bounded in number, the counts are whole. Where nobody `looked`, `why`
+    says why not, and nothing is known.
+    """
+
+    call_id: CallId
+    looked: bool = True
+    added: tuple[str, ...] = ()
+    modified: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    added_count: int = 0
+    modified_count: int = 0
+    deleted_count: int = 0
+    why: str | None = None
 
 
 class ArtifactDelta(Shape, frozen=True, kw_only=True):
@@ -230,6 +254,7 @@ class Actions(Shape, frozen=True, kw_only=True):
     process_ended: ProcessEnded | None = None
     file_change: FileChange | None = None
     file_seen: FileSeen | None = None
+    workspace_changed: WorkspaceChanged | None = None
     artifact_delta: tuple[ArtifactDelta, ...] = ()
     user_question_request: UserQuestionRequest | None = None
     user_question_answer: UserQuestionAnswer | None = None

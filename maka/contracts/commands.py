@@ -100,6 +100,64 @@ class AnswerTaken(Struct, frozen=True, kw_only=True, tag_field="type", tag="answ
     position: int
 
 
+class Undo(Struct, frozen=True, kw_only=True):
+    """Put back what files held before a session's changes, or those of one of its runs.
+
+    `files` are real paths, none for all. `force` puts those named files back although someone else changed them.
+    """
+
+    command_id: CommandId
+    session_id: SessionId
+    run_id: RunId | None = None
+    files: tuple[str, ...] = ()
+    force: bool = False
+
+
+class UndoneFile(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One file of an undo: what it held, what it was to hold (None is no file), and what became of it."""
+
+    path: str
+    before_sha256: str | None
+    after_sha256: str | None
+    outcome: str
+    text: str
+
+
+class LeftFile(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A file that an undo leaves as it is, or doesn't take back all the way. Hashes where they tell.
+
+    `reason` is already, changed, changed_between, later, nothing or unusable.
+    """
+
+    path: str
+    reason: str
+    message: str
+    ours_sha256: str | None = None
+    current_sha256: str | None = None
+
+
+class CommandChanges(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What changed while commands ran: no undo takes it back. `more` paths aren't listed, `unlooked` calls unknown."""
+
+    added: tuple[str, ...] = ()
+    modified: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    more: int = 0
+    unlooked: int = 0
+
+
+class UndoReceipt(Struct, frozen=True, kw_only=True, tag_field="type", tag="undo_receipt", rename="camel"):
+    """What an undo did, as its run's facts say. `run_id` is None where there was nothing to do; undo it to redo."""
+
+    session_id: SessionId
+    run_id: RunId | None = None
+    status: str | None = None
+    files: tuple[UndoneFile, ...] = ()
+    left: tuple[LeftFile, ...] = ()
+    commands: CommandChanges = CommandChanges()
+    position: int | None = None
+
+
 class ChangeBoundary(Struct, frozen=True, kw_only=True):
     """A person's change of what a session may touch: a profile, one more grant, or grants taken back."""
 
@@ -120,4 +178,4 @@ class BoundarySet(Struct, frozen=True, kw_only=True, tag_field="type", tag="boun
     position: int
 
 
-Reply = SessionCreated | MessageAccepted | StopReceipt | AnswerTaken | BoundarySet | Refusal
+Reply = SessionCreated | MessageAccepted | StopReceipt | AnswerTaken | BoundarySet | UndoReceipt | Refusal

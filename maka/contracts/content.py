@@ -120,9 +120,12 @@ class RunConfiguration(Shape, frozen=True, kw_only=True):
 
 
 class RootKind(StrEnum):
+    """Why a run was opened. An undo asks no model: its calls are Maka's own."""
+
     USER = "user"
     CHILD = "child"
     SCHEDULE = "schedule"
+    UNDO = "undo"
 
 
 class SourceKind(StrEnum):

@@ -32,6 +32,7 @@ class RefusalCode(StrEnum):
     SESSION_ARCHIVED = "session_archived"
     SESSION_DAMAGED = "session_damaged"
     QUEUE_FULL = "queue_full"
+    SESSION_BUSY = "session_busy"
     NOT_READY = "not_ready"
     SHUTTING_DOWN = "shutting_down"
     NOT_RUNNING = "not_running"
@@ -150,6 +151,8 @@ _PASSING = {
     FailureClass.LEDGER_UNAVAILABLE,
 }
 CLI_INTERRUPT = "cli.interrupt"
+CLI_ON_ASK = "cli.on_ask"
+"""The source of a stop, and the client of an answer, that `--on-ask` gave in a person's place."""
 
 
 def exit_code(status: Status, failure_class: str | None, abort_source: str | None) -> ExitCode:
@@ -157,6 +160,8 @@ def exit_code(status: Status, failure_class: str | None, abort_source: str | Non
     if status is Status.COMPLETED:
         return ExitCode.COMPLETED
     if status in (Status.ABORTED, Status.CANCELLED):
+        if abort_source == CLI_ON_ASK:
+            return ExitCode.FAILED
         return ExitCode.INTERRUPTED if abort_source == CLI_INTERRUPT else ExitCode.STOPPED
     if failure_class in _LIMITS:
         return ExitCode.LIMIT

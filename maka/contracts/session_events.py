@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from maka.contracts.actions import Question
+from maka.contracts.boundary import Expansion, Scope
 from maka.contracts.ids import CallId, EventId, RunId, SessionId, TurnId
 
 
@@ -102,6 +104,55 @@ class ToolResultEvent(SessionEventBase, frozen=True, kw_only=True, tag_field="ty
     output_sha256: str | None = None
 
 
+class SandboxBoundaryRequest(
+    SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="sandbox_boundary_request"
+):
+    """The model asks for a wider boundary; `request_id` is what an answer names."""
+
+    request_id: EventId
+    call_id: CallId
+    expansion: Expansion
+    justification: str
+
+
+class SandboxBoundaryDecisionAck(
+    SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="sandbox_boundary_decision_ack"
+):
+    """A person decided: the first answer, and the only one. `covers` are other open requests that it would satisfy."""
+
+    request_id: EventId
+    decision: str
+    scope: Scope
+    revision: int
+    client: str | None = None
+    covers: tuple[EventId, ...] = ()
+
+
+class UserQuestionAsked(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="user_question_request"):
+    """The model asks the person; `request_id` is what an answer names."""
+
+    request_id: EventId
+    call_id: CallId
+    questions: tuple[Question, ...]
+
+
+class UserQuestionAnswerAck(
+    SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="user_question_answer_ack"
+):
+    """A person answered, in the order of the questions; None where one was left open."""
+
+    request_id: EventId
+    answers: tuple[str | None, ...]
+    client: str | None = None
+
+
+class PermissionClosureAck(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="permission_closure_ack"):
+    """A request was closed without an answer; whoever shows it takes it away."""
+
+    request_id: EventId
+    reason: str
+
+
 class TokenUsageEvent(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="token_usage"):
     step: int
     input: int
@@ -171,6 +222,15 @@ class RunEnded(Struct, frozen=True, kw_only=True, rename="camel", tag_field="typ
     position: int
 
 
+class RunParked(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="run_parked"):
+    """The last line of `maka run --json` where a run waits for a person. `pending` are what answers name."""
+
+    run_id: RunId
+    session_id: SessionId
+    pending: tuple[EventId, ...]
+    position: int
+
+
 SessionEvent = (
     UserMessage
     | MessageWaiting
@@ -184,6 +244,11 @@ SessionEvent = (
     | ToolOutputDelta
     | ToolFileChange
     | ToolResultEvent
+    | SandboxBoundaryRequest
+    | SandboxBoundaryDecisionAck
+    | UserQuestionAsked
+    | UserQuestionAnswerAck
+    | PermissionClosureAck
     | TokenUsageEvent
     | ProviderRetry
     | Notice

@@ -12,7 +12,7 @@ from msgspec import Struct
 from maka.contracts.actions import BoundaryRequest, FileSeen, ProcessIdentity, RecoveryMode, UserQuestionRequest
 from maka.contracts.boundary import Boundary, Expansion
 from maka.contracts.content import Outcome
-from maka.contracts.ids import CallId, SessionId
+from maka.contracts.ids import CallId, EventId, SessionId
 from maka.contracts.model_ports import ToolSpec
 
 
@@ -42,9 +42,27 @@ class FileFact(Struct, frozen=True, kw_only=True):
 
     path: str
     before_sha256: str | None
-    after_sha256: str
+    after_sha256: str | None
     pre_image: bytes | None
     temp_name: str
+    mode: int | None = None
+    undoes: EventId | None = None
+
+
+class FileNow(Struct, frozen=True, kw_only=True):
+    """A file as it is: its SHA-256, None where no file is. `problem` says why it can't be used, for people."""
+
+    sha256: str | None = None
+    problem: str | None = None
+
+
+class WorkspaceDiff(Struct, frozen=True, kw_only=True):
+    """The raw material of a `workspace_changed` fact: sorted paths relative to the workspace, all of them."""
+
+    added: tuple[str, ...] = ()
+    modified: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    unlooked: str | None = None
 
 
 class ProcessFact(Struct, frozen=True, kw_only=True):
@@ -75,6 +93,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     seen: FileSeen | None = None
     need: BoundaryNeed | None = None
+    workspace: WorkspaceDiff | None = None
 
     @property
     def is_error(self) -> bool:
@@ -111,6 +130,14 @@ class Tool(Protocol):
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Begin, and return a function that cancels: thread-safe, idempotent, `ended` still comes."""
+        ...
+
+
+class UndoTool(Tool, Protocol):
+    """Puts one file back: a tool of Maka's own, which no model is offered."""
+
+    def look(self, cwd: str, path: str) -> FileNow:
+        """Say what a file is now, by the rules that file tools go by."""
         ...
 
 

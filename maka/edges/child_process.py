@@ -11,7 +11,6 @@ Laws:
 
 import asyncio
 import os
-import signal
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -24,13 +23,13 @@ from maka.contracts.limits import (
     TERM_GRACE_S,
 )
 from maka.contracts.tool_ports import ProcessEnd, ProcessListener, ProcessSpec
-from maka.edges.process_end import POLL_S, Signalled
-from maka.edges.process_tree import Stat, is_alive, related
+from maka.edges.process_end import POLL_S, Ending, kill
+from maka.edges.process_tree import related
 from maka.edges.spawn_gate import GatedProcess, spawn_gated, why_not
+from maka.edges.tree_ender import TreeEnder
 
 READ_BYTES = 64 << 10
 """A pipe's own capacity: one read empties it."""
-FIRST_POLL_S = 0.001
 EAGER_READS = 256
 """How many reads a child that fills its pipe within a pause gets without one: the pauses must not slow it down."""
 
@@ -109,8 +108,9 @@ class OutputPipe:
 class ChildProcess:
     """A `ProcessHandle` and what is behind it. Only `release`, `cancel` and the constructor are for other threads."""
 
-    def __init__(self, io: Io, spec: ProcessSpec, listener: ProcessListener) -> None:
+    def __init__(self, io: Io, ender: TreeEnder, spec: ProcessSpec, listener: ProcessListener) -> None:
         self._io = io
+        self._ender = ender
         self._spec = spec
         self._listener = listener
         self._changed = asyncio.Event()
@@ -196,34 +196,19 @@ class ChildProcess:
         return survivors
 
     async def _kill(self, gated: GatedProcess, grace_s: float) -> tuple[int, ...]:
-        """TERM, grace, KILL, grace, each until nobody is found. Returns the pids that are still alive."""
+        """End the whole tree. Returns the pids that are still alive."""
         loop = asyncio.get_running_loop()
-        signalled = Signalled(gated.identity)
-        found: list[Stat] = []
-        for number, time_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_GRACE_S)):
-            deadline = loop.time() + time_s
-            while found := await self._find(gated):
-                signalled.send(found, number)
-                if not await self._gone(found, deadline) or loop.time() >= deadline:
-                    break
-            if not found:
-                break
-        await self._until(self._has_exited, POLL_S)
-        return tuple(stat.pid for stat in await self._find(gated)) if found else ()
+        survivors: asyncio.Future[tuple[int, ...]] = loop.create_future()
 
-    async def _find(self, gated: GatedProcess) -> list[Stat]:
+        def tell(alive: tuple[int, ...]) -> None:
+            if not survivors.done():
+                survivors.set_result(alive)
+
         inodes = [pipe.inode for pipe in self._pipes if not pipe.closed]
-        return await asyncio.to_thread(related, gated.identity, inodes)
-
-    async def _gone(self, known: list[Stat], deadline: float) -> bool:
-        loop = asyncio.get_running_loop()
-        pause_s = FIRST_POLL_S
-        while any(is_alive(stat) for stat in known):
-            if loop.time() >= deadline:
-                return False
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, POLL_S)
-        return True
+        self._ender.end(Ending(gated.identity, inodes, grace_s), lambda alive: self._io.call_soon(tell, alive))
+        alive = await survivors
+        await self._until(self._has_exited, POLL_S)
+        return alive
 
     async def _until(self, ready: Callable[[], bool], timeout_s: float | None = None) -> bool:
         try:
@@ -284,7 +269,7 @@ class ChildProcess:
     def _abandon(self, gated: GatedProcess) -> None:
         try:
             self._unwatch()
-            Signalled(gated.identity).send(related(gated.identity), signal.SIGKILL)
+            kill(gated.identity.group, related(gated.identity))
             if not self._exited:
                 gated.reap_killed()
             self._close(gated)

@@ -1,4 +1,4 @@
-"""How processes are ended: signals that reach those that were found, and the trees of a dead owner.
+"""How processes are ended: TERM, a grace, KILL, a grace, each until nobody of the call's tree is found any more.
 
 Laws: who is signalled was looked at just before, by pid and start time, and through a pidfd where the system has them,
 so that a number that was given to someone else is never hit. TERM goes to each process once. KILL goes to the group as
@@ -13,38 +13,75 @@ from contextlib import suppress
 
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import KILL_GRACE_S, TERM_GRACE_S
-from maka.edges.process_tree import PROC, Stat, Table, boot_id, is_alive
+from maka.edges.proc_files import PROC
+from maka.edges.process_tree import Stat, Table, boot_id, is_alive
 
+FIRST_POLL_S = 0.001
 POLL_S = 0.02
 
 
-class Signalled:
-    """One call's processes, and who of them has had TERM."""
+class Ending:
+    """The end of one call's tree, step by step; any number of them go on side by side on one thread."""
 
-    def __init__(self, leader: ProcessIdentity) -> None:
-        self._group = leader.group
+    def __init__(self, leader: ProcessIdentity, pipes: Sequence[int] = (), grace_s: float = TERM_GRACE_S) -> None:
+        self.leader = leader
+        self.was_found = False
+        self.survivors: tuple[int, ...] = ()
+        self._pipes = pipes
+        self._kill_at_s = time.monotonic() + grace_s
+        self._over_at_s = self._kill_at_s + KILL_GRACE_S
+        self._killing = False
+        self._known: list[Stat] = []
         self._told: set[tuple[int, int]] = set()
 
-    def send(self, found: Iterable[Stat], number: signal.Signals) -> None:
-        """Send TERM to those that haven't had it, or KILL to all and their group. `found` must be fresh."""
-        if number == signal.SIGKILL or not os.path.isdir(PROC):
-            self._send_group(found, number)
-        for stat in found:
+    def must_look(self) -> bool:
+        """Say whether it is time for a step: those known so far are gone, or the grace is over."""
+        now_s = time.monotonic()
+        is_late = now_s >= self._over_at_s or (not self._killing and now_s >= self._kill_at_s)
+        return is_late or not any(is_alive(stat) for stat in self._known)
+
+    def step(self, table: Table) -> bool:
+        """Signal those that are found; says whether the end has come: nobody is, or no grace is left."""
+        self._known = table.related(self.leader, self._pipes)
+        if not self._known:
+            return True
+        self.was_found = True
+        now_s = time.monotonic()
+        if self._killing and now_s >= self._over_at_s:
+            self.survivors = tuple(stat.pid for stat in self._known)
+            return True
+        self._killing = now_s >= self._kill_at_s
+        if self._killing:
+            kill(self.leader.group, self._known)
+        else:
+            self._terminate()
+        return False
+
+    def _terminate(self) -> None:
+        for stat in self._known:
             who = (stat.pid, stat.start_ticks)
-            if number == signal.SIGKILL or who not in self._told:
-                _send_one(stat, number)
+            if who not in self._told:
+                _send(stat, signal.SIGTERM)
             self._told.add(who)
-
-    def _send_group(self, found: Iterable[Stat], number: signal.Signals) -> None:
-        # A host that was started in a dead owner's call may be a member itself.
-        if self._group == os.getpgrp():
-            return
-        if not os.path.isdir(PROC) or any(stat.group == self._group and is_alive(stat) for stat in found):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._group, number)
+        if not os.path.isdir(PROC):
+            _send_group(self.leader.group, signal.SIGTERM)
 
 
-def _send_one(stat: Stat, number: signal.Signals) -> None:
+def kill(group: int, found: Iterable[Stat]) -> None:
+    """Send KILL to those that were found just now, and to the group where one of them lives in it."""
+    # A host that was started in a dead owner's call may be a member itself.
+    if group != os.getpgrp() and any(stat.group == group and is_alive(stat) for stat in found):
+        _send_group(group, signal.SIGKILL)
+    for stat in found:
+        _send(stat, signal.SIGKILL)
+
+
+def _send_group(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _send(stat: Stat, number: signal.Signals) -> None:
     try:
         pidfd = os.pidfd_open(stat.pid)
     except ProcessLookupError:
@@ -63,6 +100,15 @@ def _send_one(stat: Stat, number: signal.Signals) -> None:
         os.close(pidfd)
 
 
+def step_all(endings: Iterable[Ending]) -> list[Ending]:
+    """Take the steps that are due, on one look at all processes; returns those that are over."""
+    due = [ending for ending in endings if ending.must_look()]
+    if not due:
+        return []
+    table = Table()
+    return [ending for ending in due if ending.step(table)]
+
+
 def end_left_over(given: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
     """End what a dead owner's calls left, all at once; return those of which something was left and nothing is now.
 
@@ -70,19 +116,12 @@ def end_left_over(given: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
     that was recorded without a mark is left alone then. Blocks up to 3 s.
     """
     boot = boot_id()
-    ours = {one: Signalled(one) for one in given if boot and one.boot_id == boot}
-    left = _left(ours)
-    known = tuple(left)
-    for number, grace_s in ((signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, KILL_GRACE_S)):
-        deadline = time.monotonic() + grace_s
-        while left and time.monotonic() < deadline:
-            for one, found in left.items():
-                ours[one].send(found, number)
-            time.sleep(POLL_S)
-            left = _left(left)
-    return [one for one in known if one not in left]
-
-
-def _left(ours: Iterable[ProcessIdentity]) -> dict[ProcessIdentity, list[Stat]]:
-    table = Table()
-    return {one: found for one in ours if (found := table.related(one))}
+    endings = [Ending(one) for one in given if boot and one.boot_id == boot]
+    left, pause_s = list(endings), FIRST_POLL_S
+    while left:
+        over = step_all(left)
+        left = [ending for ending in left if ending not in over]
+        if left:
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, POLL_S)
+    return [ending.leader for ending in endings if ending.was_found and not ending.survivors]

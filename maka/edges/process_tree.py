@@ -16,11 +16,10 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from maka.contracts.actions import ProcessIdentity
+from maka.edges.proc_files import PROC, pids, read_file, read_stat
 
-PROC = "/proc"
 MARK_VARIABLE = "MAKA_CALL"
 EXEC_S = 0.002
-_READ_BYTES = 64 << 10
 
 
 class Stat(Struct, frozen=True, kw_only=True):
@@ -37,7 +36,7 @@ class Stat(Struct, frozen=True, kw_only=True):
 def stat_of(pid: int) -> Stat | None:
     """Return what is known of a pid now; None where there is no such process."""
     # The command's name stands in parentheses and may hold anything, so fields count from the last one.
-    fields = (_read(f"{PROC}/{pid}/stat") or b"").rpartition(b")")[2].split()
+    fields = read_stat(pid).rpartition(b")")[2].split()
     if not fields:
         return None
     return Stat(
@@ -50,27 +49,9 @@ def stat_of(pid: int) -> Stat | None:
     )
 
 
-def _read(path: str) -> bytes | None:
-    """Return what a file of `/proc` says, None where it is gone or another user's."""
-    # Not `open`: its buffers and checks double the time, and all processes are read at each stop.
-    data = b""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        while piece := os.read(fd, _READ_BYTES):
-            data += piece
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-    return data
-
-
 def boot_id() -> str:
     """Return the id of this boot, empty where it can't be known."""
-    return (_read(f"{PROC}/sys/kernel/random/boot_id") or b"").decode().strip()
+    return (read_file(f"{PROC}/sys/kernel/random/boot_id") or b"").decode().strip()
 
 
 def identity_of(pid: int, mark: str | None = None) -> ProcessIdentity:
@@ -90,11 +71,7 @@ class Table:
     """All processes as they were when this was made. Reads all of `/proc`: not for the I/O thread."""
 
     def __init__(self) -> None:
-        try:
-            names = os.listdir(PROC)
-        except OSError:
-            names = []
-        read = (stat_of(int(name)) for name in names if name.isdigit())
+        read = map(stat_of, pids())
         self._stats = {stat.pid: stat for stat in read if stat is not None}
         self._marks: dict[int, bytes] = {}
         self._own = os.getpid()
@@ -147,11 +124,11 @@ class Table:
     def _has(self, pid: int, mark: str) -> bool:
         if pid not in self._marks:
             path = f"{PROC}/{pid}/environ"
-            environ = _read(path)
+            environ = read_file(path)
             if environ == b"":
                 # Either it has none, or it is just becoming another program, and has none for that moment.
                 time.sleep(EXEC_S)
-                environ = _read(path)
+                environ = read_file(path)
             start = f"{MARK_VARIABLE}=".encode()
             entries = (environ or b"").split(b"\0")
             self._marks[pid] = next((entry for entry in entries if entry.startswith(start)), b"")

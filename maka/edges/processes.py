@@ -12,6 +12,7 @@ from maka.contracts.limits import SPAWNS_PER_TICK_MAX
 from maka.contracts.tool_ports import ProcessHandle, ProcessListener, ProcessSpec
 from maka.edges.child_process import ChildProcess, Io
 from maka.edges.process_end import end_left_over
+from maka.edges.tree_ender import TreeEnder
 
 
 class AsyncProcesses:
@@ -19,11 +20,12 @@ class AsyncProcesses:
 
     def __init__(self, io: Io) -> None:
         self._io = io
+        self._ender = TreeEnder()
         self._spawned_this_turn = 0
 
     def spawn(self, spec: ProcessSpec, listener: ProcessListener) -> ProcessHandle:
         """Start a process behind its gate. Any thread; returns at once, all else comes through the listener."""
-        child = ChildProcess(self._io, spec, listener)
+        child = ChildProcess(self._io, self._ender, spec, listener)
         self._io.submit(self._run(child), child.done)
         return child
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def try_sandbox(sandbox: Sandbox) -> tuple[Trial, ...]:
 
 
 @contextmanager
-def _grounds() -> Iterator[Path]:
+def _grounds() -> Generator[Path]:
     base = Path(tempfile.mkdtemp(prefix="maka-sandbox-")).resolve()
     try:
         for name in ("inside", "outside", "secret"):

@@ -4,6 +4,7 @@ Laws: the fact is durable before the first byte is written, and so is what was t
 before the write begins changes nothing; one whose write has begun finishes it.
 """
 
+import stat
 import threading
 from collections.abc import Callable
 from hashlib import sha256
@@ -12,20 +13,27 @@ from msgspec import Struct
 
 from maka.contracts.actions import FileSeen
 from maka.contracts.content import Outcome
+from maka.contracts.ids import EventId
 from maka.contracts.limits import BLOB_BYTES_MAX
 from maka.contracts.tool_ports import FileFact, ToolCall, ToolEnv, ToolListener, ToolResult
 from maka.tools.boundary import PathError, Place, locate
 from maka.tools.diffs import unified
-from maka.tools.files import Before, FileTurns, look, replace
+from maka.tools.files import Before, FileTurns, look, remove, replace
 from maka.tools.leftovers import temp_name
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What the file shall hold, and how the change is told: `verb` before the path, `detail` after the counts."""
+    """What the file shall hold, and how the change is told: `verb` before the path, `detail` after the counts.
 
-    data: bytes
+    Only an undo has no `data`, which removes the file, a `mode` for one that it makes anew, and a change that it
+    takes back. What an undo does isn't seen by the model.
+    """
+
+    data: bytes | None
     verb: str
     detail: str = ""
+    mode: int | None = None
+    undoes: EventId | None = None
 
 
 Decide = Callable[[Place, Before], Plan]
@@ -82,9 +90,11 @@ class Change:
         fact = FileFact(
             path=place.real,
             before_sha256=None if before.data is None else sha256(before.data).hexdigest(),
-            after_sha256=sha256(plan.data).hexdigest(),
+            after_sha256=None if plan.data is None else sha256(plan.data).hexdigest(),
             pre_image=before.data,
             temp_name=temp_name(self._env.temp_suffix),
+            mode=None if before.info is None else stat.S_IMODE(before.info.st_mode),
+            undoes=plan.undoes,
         )
         self._listener.commit(fact, lambda granted: self._decided(place, before, plan, fact, granted))
 
@@ -99,8 +109,12 @@ class Change:
                 return
             self._settled = True
         try:
-            replace(place, before, plan.data, fact.temp_name)
-            self._turns.wrote(self._env.session_id, place.real, fact.after_sha256)
+            if plan.data is None:
+                remove(place, before)
+            else:
+                replace(place, before, plan.data, fact.temp_name, plan.mode)
+            if plan.undoes is None and fact.after_sha256 is not None:
+                self._turns.wrote(self._env.session_id, place.real, fact.after_sha256)
             diff = unified(place.shown, before.data, plan.data)
             text = f"{plan.verb} {place.shown} ({diff.counts}){plan.detail}"
             result = self._result(place, plan, text, diff.text)
@@ -111,7 +125,9 @@ class Change:
         self._listener.ended(result)
 
     def _result(self, place: Place, plan: Plan, text: str, diff: str | None = None) -> ToolResult:
-        seen = FileSeen(path=place.real, sha256=sha256(plan.data).hexdigest())
+        seen: FileSeen | None = None
+        if plan.data is not None and plan.undoes is None:
+            seen = FileSeen(path=place.real, sha256=sha256(plan.data).hexdigest())
         return ToolResult(outcome=Outcome.OK, text=text, diff=diff, seen=seen)
 
     def _settle(self, result: ToolResult) -> None:

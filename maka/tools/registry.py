@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import Processes, Sandbox, Tool
+from maka.tools.ask_boundary import AskBoundaryTool
 from maka.tools.ask_question import AskQuestionTool
 from maka.tools.bash import BashTool
 from maka.tools.edit import EditTool
@@ -14,6 +15,7 @@ from maka.tools.grep import GrepTool
 from maka.tools.policy import Ground
 from maka.tools.read import ReadTool
 from maka.tools.search import Ripgrep
+from maka.tools.workspace_scan import WatchedTool
 from maka.tools.write import WriteTool
 
 FALLBACK_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -43,23 +45,26 @@ def builtin_tools(
     sandbox: Sandbox,
     ground: Ground,
     shell: str | None = None,
+    turns: FileTurns | None = None,
 ) -> Catalog:
     """Make the built-in tools. `child_env` is all that their processes see; `shell` is bash where there is one.
 
-    `ground` is what no session may touch unasked; `survey.ground_of` makes it.
+    `ground` is what no session may touch unasked; `survey.ground_of` makes it. `turns` are shared with whoever else
+    changes files.
     """
     path = child_env.get("PATH", FALLBACK_PATH)
     found = shell or shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
-    turns = FileTurns(ground)
+    turns = turns or FileTurns(ground)
     ripgrep = Ripgrep(processes, rg_path, child_env, sandbox, ground)
     return Catalog(
         (
             ReadTool(ground),
             WriteTool(turns),
             EditTool(turns),
-            BashTool(processes, found, child_env, sandbox, ground),
+            WatchedTool(BashTool(processes, found, child_env, sandbox, ground)),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
+            AskBoundaryTool(ground),
             AskQuestionTool(),
         )
     )

@@ -9,10 +9,11 @@ from typing import Self
 import pytest
 
 from maka.config import Config
-from maka.contracts.commands import MessageAccepted, SessionCreated, StopReceipt
+from maka.contracts.commands import AnswerTaken, MessageAccepted, SessionCreated, StopReceipt
 from maka.contracts.content import RunLimits
+from maka.contracts.errors import Refusal, RefusedError
 from maka.contracts.events import Committed
-from maka.contracts.ids import CommandId, InvocationId, SessionId
+from maka.contracts.ids import CommandId, EventId, InvocationId, SessionId
 from maka.contracts.ports import KnownCommand, LedgerHead, OpenWork, Partial, StreamTail
 from maka.contracts.session_events import SessionEvent
 from projections import session_index
@@ -25,6 +26,8 @@ class FakeReader:
         self.items = list(items)
         self.blobs = blobs or {}
         self.streaming: list[Partial] = []
+
+    def close(self) -> None: ...
 
     def head(self) -> LedgerHead:
         return LedgerHead(self.items[-1].position if self.items else 0, b"\0" * 32)
@@ -60,7 +63,8 @@ class FakeReader:
         return [session_index.encode(header) for header in headers.values()]
 
     def header_of(self, session_id: SessionId) -> bytes | None:
-        raise NotImplementedError
+        header = session_index.project(item for item in self.items if item.event.session_id == session_id)
+        return None if header is None else session_index.encode(header)
 
     def partials(self, invocation_id: InvocationId) -> list[Partial]:
         return self.streaming
@@ -102,9 +106,13 @@ class FakeManager:
         self.created: list[str] = []
         self.stops: list[str] = []
         self.subscribed: list[int] = []
+        self.answers: list[tuple[str, str | None, tuple[str | None, ...] | None, str | None]] = []
+        self.refuses: Refusal | None = None
         self._left: list[SessionEvent | Callable[[], None]] = list(events)
 
-    def create_session(self, cwd: str, *, title: str | None = None, command_id: str | None = None) -> SessionCreated:
+    def create_session(
+        self, cwd: str, *, title: str | None = None, boundary: str = "ask", command_id: str | None = None
+    ) -> SessionCreated:
         self.created.append(cwd)
         return SessionCreated(session_id=self.accepted.session_id, number=12, position=1)
 
@@ -123,6 +131,25 @@ class FakeManager:
     def stop(self, session_id: str, source: str) -> StopReceipt:
         self.stops.append(source)
         return StopReceipt(session_id=self.accepted.session_id, run_id=self.accepted.run_id, was="streaming")
+
+    def answer(
+        self,
+        session_id: str,
+        request_id: str,
+        *,
+        decision: str | None = None,
+        scope: str = "session",
+        answers: tuple[str | None, ...] | None = None,
+        client: str | None = None,
+    ) -> AnswerTaken:
+        self.answers.append((request_id, decision, answers, client))
+        if self.refuses is not None:
+            raise RefusedError(self.refuses)
+        run_id = self.accepted.run_id
+        assert run_id is not None
+        return AnswerTaken(
+            session_id=self.accepted.session_id, run_id=run_id, request_id=EventId(request_id), position=1
+        )
 
     def subscribe(self, session_id: str, *, after_position: int = 0) -> FakeSubscription:
         self.subscribed.append(after_position)
@@ -164,5 +191,6 @@ def install(monkeypatch: pytest.MonkeyPatch, host: FakeHost) -> list[Config]:
     module.open_host = open_host  # type: ignore[attr-defined]
     module.open_reader = open_reader  # type: ignore[attr-defined]
     module.is_running = lambda config: True  # type: ignore[attr-defined]
+    module.own_files = lambda config: ()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "maka.app", module)
     return opened

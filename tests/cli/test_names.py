@@ -54,7 +54,7 @@ def test_an_empty_store_has_no_last_session() -> None:
     assert matching_sessions([], "@last") == []
 
 
-def test_the_newest_idle_session_of_the_folder_is_continued() -> None:
+def test_the_newest_session_of_the_folder_that_is_not_busy_is_continued() -> None:
     headers = [
         header(1, "1", position=10),
         header(2, "2", position=20),
@@ -64,6 +64,7 @@ def test_the_newest_idle_session_of_the_folder_is_continued() -> None:
         header(6, "6", position=60, status=SessionStatus.WAITING),
         header(7, "7", position=70, real_cwd="/elsewhere"),
     ]
-    assert session_to_continue(headers, "/project").number == 2
+    assert session_to_continue(headers, "/project").number == 6, "one that waits for a person isn't passed over"
+    assert session_to_continue(headers[:5], "/project").number == 2
     with pytest.raises(RefusedError, match="/nowhere"):
         session_to_continue(headers, "/nowhere")

@@ -29,10 +29,10 @@ def test_sessions_are_listed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, err = cli("sessions")
     head, first, second = out.splitlines()
     assert (code, err) == (0, "")
-    assert head.split() == ["status", "last", "run", "runs", "model", "last", "activity", "folder", "title"]
-    assert first.startswith("#12  idle     completed  1     demo")
+    assert head.split() == ["status", "boundary", "last", "run", "runs", "model", "last", "activity", "folder", "title"]
+    assert first.startswith("#12  idle     ask       completed  1     demo")
     assert first.endswith("/project  mend it")
-    assert second.startswith("#13  running  -")
+    assert second.startswith("#13  running  ask       -")
     lines = [json.loads(line) for line in cli("sessions", "--json")[1].splitlines()]
     assert [(line["number"], line["status"], line["lastStatus"]) for line in lines] == [
         (12, "idle", "completed"),

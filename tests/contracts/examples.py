@@ -28,6 +28,7 @@ from maka.contracts.actions import (
     ToolDispatch,
     UserQuestionAnswer,
     UserQuestionRequest,
+    WorkspaceChanged,
 )
 from maka.contracts.boundary import CarriedGrant, Expansion, FileEntry
 from maka.contracts.content import (
@@ -115,7 +116,7 @@ CONTENTS: tuple[Content, ...] = (
             ),
             root=root,
         )
-        for root in RootKind
+        for root in (RootKind.USER, RootKind.CHILD, RootKind.SCHEDULE)
     ),
     SessionOpened(number=12, cwd="/link", real_cwd="/w", title="Mend the tests", boundary="full", lineage=LINEAGE),
     SessionOpened(number=1, cwd="/w", real_cwd="/w"),
@@ -322,6 +323,46 @@ ADDED: tuple[RuntimeEvent, ...] = (
             process_started=ProcessStarted(call_id=CALL, process=replace(PROCESS, mark="5f" * 16), command="make test")
         ),
     ),
+    _event(
+        407,
+        content=InvocationOpened(
+            route=Route(profile="p", provider="q", model="r"),
+            configuration=RunConfiguration(
+                cwd="/w", boundary_revision=0, limits=RunLimits(), prompt=BLOB, tools=BLOB, history_position=7
+            ),
+            root=RootKind.UNDO,
+        ),
+    ),
+    _event(
+        408,
+        actions=Actions(
+            file_change=FileChange(
+                call_id=CALL,
+                path="/w/new",
+                before_sha256=SHA,
+                after_sha256=None,
+                pre_image=BLOB,
+                temp_name=".tmp.maka-1",
+                mode=0o640,
+                undoes=EVENT,
+            )
+        ),
+    ),
+    _event(
+        409,
+        actions=Actions(
+            workspace_changed=WorkspaceChanged(
+                call_id=CALL,
+                added=("made",),
+                modified=("src/a.py",),
+                deleted=("gone",),
+                added_count=1,
+                modified_count=201,
+                deleted_count=1,
+            )
+        ),
+    ),
+    _event(410, actions=Actions(workspace_changed=WorkspaceChanged(call_id=CALL, looked=False, why="too many files"))),
 )
 """Fields that came later, in the order in which they came."""
 

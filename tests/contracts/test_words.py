@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from maka.contracts.errors import CLI_INTERRUPT, ExitCode, FailureClass, exit_code
+from maka.contracts.errors import CLI_INTERRUPT, CLI_ON_ASK, ExitCode, FailureClass, exit_code
 from maka.contracts.events import Status
 from maka.contracts.ids import InvalidIdError, id_bytes, id_text, is_command_id
 from maka.contracts.model_ports import ErrorKind
-from maka.contracts.session_events import RunEnded, SessionEvent
+from maka.contracts.session_events import RunEnded, RunParked, SessionEvent
 
 SCHEMA = Path(__file__).parents[1] / "corpus" / "session_events.schema.json"
 
@@ -40,6 +40,7 @@ def test_exit_codes_of_failures(failure: FailureClass) -> None:
         (Status.ABORTED, None, CLI_INTERRUPT, 130),
         (Status.ABORTED, None, "host.shutdown", 6),
         (Status.ABORTED, "network", None, 6),
+        (Status.ABORTED, None, CLI_ON_ASK, 1),
         (Status.CANCELLED, None, CLI_INTERRUPT, 130),
     ],
 )
@@ -68,8 +69,9 @@ def test_provider_errors_are_failure_classes() -> None:
 
 def test_the_schema_of_session_events_is_frozen() -> None:
     """What programs parse. A change here is a change of the product: add, don't rename."""
-    kinds: Any = SessionEvent | RunEnded
-    assert msgspec.json.schema(kinds) == msgspec.json.decode(SCHEMA.read_bytes())
+    kinds: Any = SessionEvent | RunEnded | RunParked
+    schema = msgspec.json.encode(msgspec.json.schema(kinds))
+    assert msgspec.json.decode(schema) == msgspec.json.decode(SCHEMA.read_bytes())
 
 
 @pytest.mark.parametrize(

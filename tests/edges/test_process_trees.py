@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.tool_ports import ProcessEnd
-from maka.edges import child_process
-from maka.edges.process_end import Signalled, end_left_over
-from maka.edges.process_tree import MARK_VARIABLE, is_alive, related, stat_of
+from maka.edges import child_process, process_end
+from maka.edges.process_end import end_left_over, kill
+from maka.edges.process_tree import MARK_VARIABLE, Stat, is_alive, related, stat_of
 from maka.edges.spawn_gate import GatedProcess, spawn_gated
 from tests.edges import test_processes as common
 from tests.edges.test_processes import PATH, PATIENCE_S, Start, handle_of, wait_for_end
@@ -90,13 +90,14 @@ def test_who_sheds_everything_at_once_is_not_found(start: Start) -> None:
 
 
 def test_who_outlives_kill_is_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_right(self: Signalled, found: object, number: signal.Signals) -> None:
+    def no_right(stat: Stat, number: signal.Signals) -> None:
         """As with a child of another user."""
 
     with monkeypatch.context() as patch:
-        patch.setattr(Signalled, "send", no_right)
+        patch.setattr(process_end, "_send", no_right)
+        patch.setattr(process_end, "_send_group", no_right)
         patch.setattr(child_process, "TERM_GRACE_S", 0.0)
-        patch.setattr(child_process, "KILL_GRACE_S", 0.0)
+        patch.setattr(process_end, "KILL_GRACE_S", 0.0)
         seen = start(f"echo begun; exec {NAP}")
         assert seen.spoke.wait(PATIENCE_S)
         handle_of(seen).cancel()
@@ -221,9 +222,9 @@ def test_a_reused_number_is_not_ours(tmp_path: Path) -> None:
     assert [(found.pid, found.start_ticks) for found in related(own)] == [(stat.pid, stat.start_ticks)]
     assert related(replace(own, start_ticks=own.start_ticks - 1)) == []
     assert related(replace(own, start_ticks=own.start_ticks + 1)) == []
-    Signalled(own).send([replace(stat, start_ticks=stat.start_ticks + 1)], signal.SIGKILL)
+    kill(own.group, [replace(stat, start_ticks=stat.start_ticks + 1)])
     assert is_alive(stat)
-    Signalled(own).send([stat], signal.SIGKILL)
+    kill(own.group, [stat])
     assert collect(child) == -signal.SIGKILL
 
 

@@ -21,6 +21,7 @@ from actors.messages import (
     StopSession,
     Sweep,
     ToKernel,
+    UndoChanges,
 )
 from actors.messages_ledger import Follow, Subscribe, ToFeed, ToLedger
 from actors.projection import ProjectionActor
@@ -30,12 +31,12 @@ from maka.contracts.commands import SessionCreated
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import LedgerFailedError, LedgerFullError, Refusal, RefusalCode, RefusedError
 from maka.contracts.events import Committed
-from maka.contracts.ids import CommandId, EventId, SessionId
+from maka.contracts.ids import CommandId, EventId, RunId, SessionId
 from maka.contracts.model_ports import ChatRequest, Provider
 from projections import session_index
 from tests.sim.faults import FaultyBlobs, FaultyLedger, fail_commit
 from tests.sim.model import Said, SimProvider
-from tests.sim.outside import Effects, SimCatalog, SimLeftovers, SimProcesses, SimReply, SimSink, Watch
+from tests.sim.outside import Effects, SimCatalog, SimLeftovers, SimProcesses, SimReply, SimSink, SimUndo, Watch
 from tests.sim.world import World
 
 
@@ -76,6 +77,7 @@ class SimHost:
         world, store = self.world, self.store
         self.catalog = SimCatalog(world, self.facts, self.effects)
         self.provider = SimProvider(world, self.facts, self.script, self.window)
+        self.undo = SimUndo(world, self.facts, self.effects)
         self.processes = SimProcesses()
         self.ports = Ports(
             ids=world.next_id,
@@ -86,6 +88,7 @@ class SimHost:
             blobs=self.blobs,
             providers=self._provider,
             catalog=self.catalog,
+            undo=self.undo,
             processes=self.processes,
             leftovers=SimLeftovers(),
             prompt=lambda cwd: f"You work in {cwd}.",
@@ -178,6 +181,18 @@ class SimHost:
     def stop(self, session_id: SessionId, source: str = "test.button") -> SimReply:
         reply = SimReply()
         self.kernel.tell(StopSession(command=commands.Stop(session_id=session_id, source=source), reply=reply))
+        return reply
+
+    def undo_changes(
+        self, session_id: SessionId, *, run_id: str | None = None, command_id: str | None = None
+    ) -> SimReply:
+        reply = SimReply()
+        command = commands.Undo(
+            command_id=self._command(command_id),
+            session_id=session_id,
+            run_id=None if run_id is None else RunId(run_id),
+        )
+        self.kernel.tell(UndoChanges(command=command, reply=reply))
         return reply
 
     def waits(self, session_id: SessionId) -> tuple[EventId, ...]:

@@ -3,7 +3,10 @@
 A mutation replaces a function of the product while a block runs. Those that fit a story are found by the swarm; the
 others have a scenario of their own.
 """
-# pyright: reportPrivateUsage=false
+# A planted bug reaches for names that modules keep to themselves, and replaces functions by short ones.
+# pyright: reportPrivateUsage=false, reportUnknownLambdaType=false, reportUnknownMemberType=false
+# pyright: reportDeprecated=false
+# mypy: disable-error-code="attr-defined,no-any-return"
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager

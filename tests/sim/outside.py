@@ -18,11 +18,13 @@ from maka.contracts.actions import (
 from maka.contracts.boundary import Expansion, FileEntry
 from maka.contracts.content import FunctionResponse, Outcome
 from maka.contracts.events import Committed
+from maka.contracts.ids import EventId
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.session_events import SessionEvent
 from maka.contracts.tool_ports import (
     Asked,
     FileFact,
+    FileNow,
     ProcessFact,
     ProcessHandle,
     ProcessListener,
@@ -50,6 +52,7 @@ class Effects:
         self.started: set[str] = set()
         self.done: set[str] = set()
         self.hanging: set[str] = set()
+        self.disk: dict[str, str | None] = {}
 
 
 # -- tools --------------------------------------------------------------------------------------------------------
@@ -124,6 +127,7 @@ class _Running:
         self._tool = tool
         self._call = call
         self._listener = listener
+        self._change: FileFact | None = None
         self._over = False
 
     def begin(self) -> None:
@@ -132,10 +136,22 @@ class _Running:
         path = str(self._call.args["path"])
         match self._tool.spec.name:
             case "File":
-                fact = FileFact(
-                    path=path, before_sha256=None, after_sha256="a" * 64, pre_image=b"old" * 20, temp_name=".tmp"
+                before = self._tool.seen.disk.get(path)
+                self._change = FileFact(
+                    path=path, before_sha256=before, after_sha256="a" * 64, pre_image=b"old" * 20, temp_name=".tmp"
                 )
-                self._listener.commit(fact, self._granted)
+                self._listener.commit(self._change, self._granted)
+            case "Undo":
+                before, after = self._call.args["from_sha256"], self._call.args["to_sha256"]
+                self._change = FileFact(
+                    path=path,
+                    before_sha256=before,
+                    after_sha256=after,
+                    pre_image=None if before is None else b"new" * 20,
+                    temp_name=".tmp",
+                    undoes=EventId(str(self._call.args["undoes"])),
+                )
+                self._listener.commit(self._change, self._granted)
             case "Process" | "Late":
                 process = ProcessIdentity(pid=7, group=7, start_ticks=1, boot_id="boot")
                 self._listener.commit(ProcessFact(process=process, command="true"), self._granted)
@@ -167,6 +183,8 @@ class _Running:
             self._tool.world.breaks("an effect of a call whose outcome was known")
         self._tool.effects.append(str(self._call.call_id))
         self._tool.seen.done.add(self._call.call_id)
+        if self._change is not None:
+            self._tool.seen.disk[self._change.path] = self._change.after_sha256
         self._tool.soon(lambda: self._listener.output("stdout", "line\n"))
         self._tool.soon(lambda: self._end(Outcome.OK, "done", None))
 
@@ -202,6 +220,16 @@ class SimAsking(SimTool):
             expansion = Expansion(filesystem=entries)
             return BoundaryRequest(call_id=call.call_id, expansion=expansion, justification="since")
         return UserQuestionRequest(call_id=call.call_id, questions=(Question(question=path),))
+
+
+class SimUndo(SimTool):
+    """Puts files back; a file that nobody changed isn't there."""
+
+    def __init__(self, world: World, facts: Facts, seen: Effects) -> None:
+        super().__init__("Undo", world, facts, seen)
+
+    def look(self, cwd: str, path: str) -> FileNow:
+        return FileNow(sha256=self.seen.disk.get(path))
 
 
 TOOL_NAMES = ("Quick", "File", "Process", "Hang", "Deaf", "Late", "Twice")

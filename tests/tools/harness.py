@@ -113,9 +113,7 @@ class Bench:
         return result
 
 
-def boundary(
-    workspace: Path, profile: Profile = Profile.ASK, *entries: FileEntry, network: bool = False
-) -> Boundary:
+def boundary(workspace: Path, profile: Profile = Profile.ASK, *entries: FileEntry, network: bool = False) -> Boundary:
     """A boundary with one grant."""
     grant = Grant(
         origin=EventId("0198c0de-0000-7000-8000-00000000000e"),

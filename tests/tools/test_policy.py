@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile, covers as expansion_covers
+from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile
+from maka.contracts.boundary import covers as expansion_covers
 from maka.contracts.limits import EXPANSION_BYTES_MAX, EXPANSION_ENTRIES_MAX, EXPANSION_PATH_CHARS_MAX
 from maka.contracts.tool_ports import BoundaryNeed
 from maka.tools.denial import likely
@@ -195,12 +196,13 @@ def test_refusals_have_words(tmp_path: Path) -> None:
 def test_what_comes_from_outside_is_closed() -> None:
     raw = {"filesystem": [{"path": "a", "access": "read", "scope": "exact"}]}
     assert expansion_of(raw) == Expansion(filesystem=(entry("a", "read", "exact"),))
-    for wrong, reason in (
+    cases: list[tuple[object, str]] = [
         ({"files": []}, "invalid_expansion"),
         ({"filesystem": [{"path": "a", "access": "run", "scope": "exact"}]}, "invalid_expansion"),
         ([], "invalid_expansion"),
         ({"network": "x" * EXPANSION_BYTES_MAX}, "payload_too_large"),
-    ):
+    ]
+    for wrong, reason in cases:
         with pytest.raises(ExpansionError) as caught:
             expansion_of(wrong)
         assert caught.value.reason == reason
@@ -215,7 +217,10 @@ def test_what_comes_from_outside_is_closed() -> None:
         ("touch: cannot touch '/o/f': Read-only file system", Expansion(filesystem=(entry("/o/f", "write", "exact"),))),
         ("touch: cannot touch '/o/d/new': Read-only file system", Expansion(filesystem=(entry("/o/d"),))),
         ("bash: line 1: /o/d/new: Permission denied", Expansion(filesystem=(entry("/o/d"),))),
-        ("OSError: [Errno 30] Read-only file system: '../o/f'", Expansion(filesystem=(entry("/o/f", "write", "exact"),))),
+        (
+            "OSError: [Errno 30] Read-only file system: '../o/f'",
+            Expansion(filesystem=(entry("/o/f", "write", "exact"),)),
+        ),
         ("curl: (6) Could not resolve host: example.org", Expansion(network=True)),
         ("touch: cannot touch '/ws/a': Permission denied", None),
         ("touch: cannot touch '/x': Read-only file system", None),

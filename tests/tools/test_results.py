@@ -24,9 +24,9 @@ from maka.tools.diffs import unified
 from maka.tools.edit_match import MatchError, find, replaced
 from maka.tools.files import FileTurns
 from maka.tools.output import Kept
-from tests.tools.conftest import make_tools
 from maka.tools.policy import Ground
 from maka.tools.results import cut_middle, line_count, take_head, take_tail
+from tests.tools.conftest import make_tools
 from tests.tools.harness import SESSION, Bench
 
 texts = st.text(st.sampled_from("ab é€😀\n"), max_size=60)

@@ -1,0 +1,98 @@
+"""What a person allows on a command line: `--boundary` and `--allow`, made real paths before any fact exists."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+
+import click
+
+from maka.cli.revealed import revealed
+from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile, covers
+from maka.contracts.errors import Refusal, RefusalCode, RefusedError
+
+if TYPE_CHECKING:
+    from maka.config import Config
+    from maka.contracts.commands import BoundarySet
+    from maka.session_manager import SessionManager
+
+F = TypeVar("F", bound="Any")
+
+
+def boundary_options(function: F) -> F:
+    """Add --boundary and --allow to a command."""
+    allow = click.option(
+        "--allow",
+        multiple=True,
+        metavar="WHAT",
+        help="Widen the boundary beforehand: write:PATH, read:PATH or net. Repeatable.",
+    )
+    boundary = click.option(
+        "--boundary",
+        type=click.Choice([profile.value for profile in Profile]),
+        help="explore reads the workspace, ask (the default) reads and writes it, bypass has no limits.",
+    )
+    return boundary(allow(function))
+
+
+def parse_allowed(words: Sequence[str], config: "Config") -> Expansion:
+    """Return the expansion that --allow asks for. Raises RefusedError for what can't be granted."""
+    if not words:
+        return Expansion()
+    from maka.app import own_files
+    from maka.tools.expansion import ExpansionError, normalise
+    from maka.tools.policy import Ground
+
+    entries = tuple(entry for word in words if (entry := _entry(word)) is not None)
+    asked = Expansion(filesystem=entries, network="net" in words)
+    try:
+        return normalise(asked, os.getcwd(), Ground(own=tuple(map(os.path.realpath, own_files(config)))))
+    except (ExpansionError, OSError) as error:
+        _refuse(f"--allow: {revealed(str(error))}.")
+
+
+def _entry(word: str) -> FileEntry | None:
+    """A folder means everything below it; anything else is one file, which need not be there yet."""
+    kind, _, path = word.partition(":")
+    if word == "net":
+        return None
+    if kind not in ("read", "write") or not path:
+        _refuse(f"--allow {revealed(word[:100])} is none of write:PATH, read:PATH and net.")
+    access: Literal["read", "write"] = "write" if kind == "write" else "read"
+    full = os.path.expanduser(path)
+    with suppress(OSError, ValueError):
+        full.encode()
+        if os.path.isdir(full):
+            return FileEntry(path=path, access=access, scope="subtree")
+        if not path.endswith("/") and os.path.isdir(os.path.dirname(os.path.abspath(full))):
+            return FileEntry(path=path, access=access, scope="exact")
+    _refuse(f"--allow {revealed(word[:200])}: there is no such folder; create it first.")
+
+
+def widen(
+    manager: "SessionManager",
+    session_id: str,
+    *,
+    profile: str | None,
+    grants: Expansion,
+    scope: Literal["session", "workspace"] = "session",
+) -> "BoundarySet | None":
+    """Change a session's boundary to what was asked for; returns None where it is so already."""
+    now = manager.boundary(session_id)
+    same = profile is None or profile == now.profile
+    if same and (grants == Expansion() or covers(_held(now, scope), grants)):
+        return None
+    return manager.change_boundary(session_id, profile=profile, grants=grants, scope=scope, client="cli")
+
+
+def _held(boundary: Boundary, scope: str) -> Expansion:
+    """Return what lasts at least as long as a scope."""
+    lasting = [grant.expansion for grant in boundary.grants if grant.scope in (scope, "workspace")]
+    return Expansion(
+        filesystem=tuple(entry for expansion in lasting for entry in expansion.filesystem),
+        network=any(expansion.network for expansion in lasting),
+    )
+
+
+def _refuse(message: str) -> NoReturn:
+    raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))

@@ -1,0 +1,52 @@
+"""What is shown is what runs: commands, paths and questions with nothing hidden in them.
+
+Laws: whatever a terminal wouldn't draw as itself (control, direction and invisible characters) is shown as an escape;
+two different texts never look the same, so a text that only spells an escape is told from the real one; what is left
+out is counted, and its end is shown.
+"""
+
+import re
+import unicodedata
+
+NEWLINE, TAB = "⏎", "⇥"
+_HIDING = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
+"""Categories of characters that aren't drawn, or not where they stand; the plain space is the one exception."""
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters and marks by their category, blank on the screen."""
+_SPELLED = re.compile(r"\\(?=u[0-9a-f]{4}|U[0-9a-f]{8})")
+_PLAIN = re.compile(r"[ -\[\]-~]*")
+
+
+def revealed(text: str) -> str:
+    """Return a text on one line, each character as itself or as an escape; line breaks and tabs have signs."""
+    if _PLAIN.fullmatch(text):
+        return text
+    return "".join(map(_sign, _SPELLED.sub(r"\\u005c", text)))
+
+
+def revealed_lines(text: str) -> list[str]:
+    """Return a text's lines, each revealed."""
+    return [revealed(line) for line in text.split("\n")]
+
+
+def brief(text: str, chars_max: int) -> str:
+    """Return a text on one line; of a longer one its head, how many characters follow, and its end."""
+    if len(text) <= chars_max:
+        return revealed(text)
+    head = chars_max * 2 // 3
+    tail = chars_max - head
+    hidden = len(text) - chars_max
+    return f"{revealed(text[:head])} […{hidden:,} characters more, then…] {revealed(text[-tail:])}"
+
+
+def _sign(character: str) -> str:
+    if character == "\n":
+        return NEWLINE
+    if character == "\t":
+        return TAB
+    if character == " ":
+        return character
+    if character in (NEWLINE, TAB) or unicodedata.category(character) in _HIDING or _BLANK.match(character):
+        code = ord(character)
+        return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return character

@@ -1,0 +1,104 @@
+"""What waits for a person: requests by name, and runs that are parked."""
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+from msgspec import Struct
+
+from maka.cli.asking import answers_line, decided
+from maka.cli.words import short_id
+from maka.contracts.actions import Actions
+from maka.contracts.errors import Refusal, RefusalCode, RefusedError
+from maka.contracts.events import Committed
+from maka.contracts.ids import EventId, InvocationId, RunId, SessionId
+from maka.contracts.ports import LedgerReader
+from projections import inbox, run_state, session_index
+from projections.inbox import PendingWait
+
+
+class Parked(Struct, frozen=True, kw_only=True):
+    """A run that nothing but a person's answers is missing from. `position` is that of its newest fact."""
+
+    run_id: RunId
+    session_id: SessionId
+    position: int
+    waits: tuple[PendingWait, ...]
+
+
+def find_wait(reader: LedgerReader, name: str) -> PendingWait:
+    """Return the open request that a unique end of its id names.
+
+    Raises RefusedError: with WAIT_CLOSED, and what became of it, where it was answered or closed before.
+    """
+    waits = inbox.pending(reader)
+    found = [wait for wait in waits if name and wait.id.endswith(name.lower())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        listed = ", ".join(short_id(wait.id) for wait in found)
+        _refuse(RefusalCode.INVALID_INPUT, f"{name!r} is the end of {len(found)} requests ({listed}): give more of it.")
+    if name and (closed := _closed(reader, name.lower())):
+        _refuse(RefusalCode.WAIT_CLOSED, f"Request {closed}")
+    _refuse(RefusalCode.INVALID_INPUT, f"No request {name[:64]!r} waits: see maka inbox.")
+
+
+def parked_run(reader: LedgerReader, session_id: SessionId) -> Parked | None:
+    """Return a session's run if it waits for a person and does nothing else."""
+    data = reader.header_of(session_id)
+    header = None if data is None else session_index.decode(data)
+    if header is None or not header.waiting:
+        return None
+    for run_id in header.open_runs:
+        state = run_state.project(_stream(reader, InvocationId(run_id)))
+        if state is not None and state.phase is run_state.Phase.PARKED:
+            waiting = inbox.project(reader.iter_session(session_id))
+            waits = [] if waiting is None else [wait for wait in waiting.waits.values() if wait.run_id == run_id]
+            return Parked(run_id=run_id, session_id=session_id, position=state.position, waits=tuple(waits))
+    return None
+
+
+def _stream(reader: LedgerReader, invocation_id: InvocationId) -> Iterable[Committed]:
+    after_seq = 0
+    while items := reader.read_stream(invocation_id, after_seq):
+        yield from items
+        after_seq = items[-1].seq
+
+
+def _closed(reader: LedgerReader, ending: str) -> str | None:
+    """Say what became of a request that no longer waits."""
+    asked: EventId | None = None
+    position = 0
+    while items := reader.read_positions(position):
+        position = items[-1].position
+        for item in items:
+            actions = item.event.actions
+            if actions is None:
+                continue
+            if _asks(actions) and item.event.id.endswith(ending):
+                asked = item.event.id
+            elif asked is not None and (how := _ending(actions, asked)):
+                return (
+                    f"{short_id(asked)} no longer waits ({how}, position {item.position}); this answer changed nothing."
+                )
+    return None
+
+
+def _asks(actions: Actions) -> bool:
+    delta = actions.state_delta
+    return actions.user_question_request is not None or (delta is not None and delta.boundary_request is not None)
+
+
+def _ending(actions: Actions, asked: EventId) -> str | None:
+    given, delta = actions.user_question_answer, actions.state_delta
+    if given is not None and given.request_id == asked:
+        return answers_line(given.answers, given.client)
+    if delta is None:
+        return None
+    if delta.boundary_decision is not None and delta.boundary_decision.request_id == asked:
+        decision = delta.boundary_decision
+        return decided(decision.decision, decision.scope, decision.client)
+    return f"closed: {delta.wait_closed_reason}" if delta.wait_closed == asked else None
+
+
+def _refuse(code: RefusalCode, message: str) -> NoReturn:
+    raise RefusedError(Refusal(code=code, message=message))
