@@ -198,7 +198,7 @@ def test_h50_a_daemon_survives_no_stop(world: World) -> None:
     maka = world.open([with_daemon(30033)])
     live = maka.send()
     live.until(ToolOutputDelta)
-    assert {"sleep 30033", "sleep 30044"} <= set(checks.living_in(world.workspace))
+    checks.eventually(lambda: {"sleep 30033", "sleep 30044"} <= set(checks.living_in(world.workspace)), "they sleep")
     receipt = maka.manager.stop(maka.session_id, "test")
     assert [(call.name, call.outcome) for call in receipt.calls] == [("Bash", "aborted")]
     assert not checks.living_in(world.workspace)
@@ -224,7 +224,7 @@ def test_a_receipt_tells_what_could_not_be_ended(world: World) -> None:
     assert "could not be ended and may still run" in answer.result
     (started,) = maka.actions("process_started")
     assert str(started.process.pid) in answer.result
-    assert {"sleep 30055", "sleep 30044"} <= set(checks.living_in(world.workspace))
+    checks.eventually(lambda: {"sleep 30055", "sleep 30044"} <= set(checks.living_in(world.workspace)), "they sleep")
     assert process_end.end_left_over([started.process]) == [started.process]
 
 
