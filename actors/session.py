@@ -305,9 +305,9 @@ class SessionActor(MakaActor[ToSession]):
         self._act(self._refusal or session_open.boundary_change(self._ports, self._log, command), reply)
 
     def _undo(self, command: commands.Undo, reply: ReplyTo[Reply]) -> None:
-        busy, closing = self._run.run_id is not None, self._shutting_down
+        live, closing = self._run.run_id, self._shutting_down
         self._act(
-            self._refusal or session_undo.prepare(self._ports, self._log, command, busy=busy, closing=closing), reply
+            self._refusal or session_undo.prepare(self._ports, self._log, command, live=live, closing=closing), reply
         )
 
     def _act(self, answer: Append | Prepared | Reply, reply: ReplyTo[Reply]) -> None:

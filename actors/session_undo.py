@@ -37,10 +37,13 @@ class Prepared(Struct, frozen=True, kw_only=True):
 
 
 def prepare(
-    ports: Ports, log: SessionLog, command: Undo, *, busy: bool, closing: bool
+    ports: Ports, log: SessionLog, command: Undo, *, live: RunId | None, closing: bool
 ) -> Prepared | UndoReceipt | Refusal:
-    """Return the run of an undo, or the receipt of one that is known or has nothing to do."""
-    assert log.header is not None
+    """Return the run of an undo, or the receipt of one that is known or has nothing to do.
+
+    `live` is the session's run, if it has one; once its end is durable it keeps nothing from being undone, also
+    before word of that has come here.
+    """
     if not is_command_id(command.command_id):
         return invalid("a command id is 1 to 128 letters, digits and _.:- ; choose another")
     key = CommandKey(command.session_id, command.command_id, command_hash(command))
@@ -49,9 +52,10 @@ def prepare(
             return _known(ports, known.position, known.command_hash == key.command_hash)
         if closing:
             return Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
-        if (refusal := check(command, log.header, busy=busy or bool(log.queue))) is not None:
-            return refusal
-        return _prepare(ports, log, command, key)
+        log.catch_up(ports.reader)
+        assert log.header is not None
+        busy = live in log.header.open_runs or bool(log.queue)
+        return check(command, log.header, busy=busy) or _prepare(ports, log, command, key)
     except (LedgerError, FoldError) as error:
         words = f"the session's changes can't be read ({error}); `maka verify` shows where"
         return Refusal(code=RefusalCode.SESSION_DAMAGED, message=words)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from maka.app import Host, open_host, open_reader
     from maka.config import Config, load_config, presets, with_profile
-    from maka.contracts.commands import MessageAccepted, SessionCreated, StopReceipt
+    from maka.contracts.commands import MessageAccepted, SessionCreated, StopReceipt, UndoReceipt
     from maka.contracts.content import RunLimits
     from maka.contracts.errors import (
         ExitCode,
@@ -71,6 +71,7 @@ __all__ = [
     "TextDelta",
     "ToolResultEvent",
     "ToolStart",
+    "UndoReceipt",
     "load_config",
     "open_host",
     "open_reader",
@@ -81,7 +82,7 @@ __all__ = [
 _HOMES = {
     "maka.app": "Host open_host open_reader",
     "maka.config": "Config load_config presets with_profile",
-    "maka.contracts.commands": "MessageAccepted SessionCreated StopReceipt",
+    "maka.contracts.commands": "MessageAccepted SessionCreated StopReceipt UndoReceipt",
     "maka.contracts.content": "RunLimits",
     "maka.contracts.errors": (
         "ExitCode FailureClass LedgerError OutcomeUnknownError Refusal RefusalCode RefusedError StoreHeldError "

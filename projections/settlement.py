@@ -197,7 +197,9 @@ def _short_actions(known: KnownResult, keep: int, bare: bool) -> Actions | None:
 
     What was seen of a file may be as long as a path; without it a later Edit asks for a new Read, no more.
     """
-    seen, changed = (None if bare else known.file_seen), known.workspace_changed
+    if bare:
+        return None
+    seen, changed = known.file_seen, known.workspace_changed
     if changed is not None and keep < _NAMES_KEPT_FROM:
         changed = replace(changed, added=(), modified=(), deleted=())
     if seen is None and changed is None:

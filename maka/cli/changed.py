@@ -36,7 +36,12 @@ def resolved(found: Changes, files: Iterable[str]) -> tuple[str, ...]:
 
 def shown_path(found: Changes, path: str) -> str:
     """Return a path as people read it, nothing in it hidden: relative to the workspace where it lies inside."""
-    return revealed(path.removeprefix(found.root.rstrip("/") + "/"))
+    return revealed(relative(found, path))
+
+
+def relative(found: Changes, path: str) -> str:
+    """Return a path relative to the workspace where it lies inside."""
+    return path.removeprefix(found.root.rstrip("/") + "/")
 
 
 def command_lines(commands: CommandChanges) -> list[str]:

@@ -17,6 +17,10 @@ The offline demo. The model's words are SCRIPTED: a server on this machine speak
 Everything else is real: the client and its socket, the tools, the tests and the edit, the actors and the ledger.
 A fresh copy of the sample project is in {folder}
 """
+_NO_SANDBOX = """\
+There is NO SANDBOX on this machine: {missing}.
+So that the demo can run its tests, its session has the profile BYPASS: these commands run with all of your rights.
+"""
 _CLOSING = """
 Those were a scripted model's words; everything else happened. Look at the record:
   {maka} sessions              every session
@@ -39,6 +43,7 @@ def demo(pace_s: float, as_json: bool) -> int:
     from maka.config import load_config, with_own_python_first, with_profile
     from maka.contracts.model_ports import ModelProfile
     from maka.edges.demo_script import TASK, demo_script
+    from maka.edges.sandbox import find_sandbox
     from maka.edges.scripted_model import ScriptedModel
 
     if importlib.util.find_spec("pytest") is None:
@@ -48,10 +53,13 @@ def demo(pace_s: float, as_json: bool) -> int:
     folder = copy_sample(Path(tempfile.mkdtemp(prefix="maka-demo-")))
     say = note if as_json else write_text
     say(_OPENING.format(folder=folder))
+    missing = find_sandbox().missing
+    if missing is not None:
+        say(_NO_SANDBOX.format(missing=missing))
     model = ScriptedModel.start(demo_script(pace_s))
     try:
         profile = ModelProfile(name="scripted", base_url=model.base_url, model=model.model, first_event_s=0.0)
-        options = RunOptions(as_json=as_json, timeline=True)
+        options = RunOptions(as_json=as_json, timeline=True, boundary=None if missing is None else "bypass")
         known = with_own_python_first(with_profile(config, profile))
         code = perform(known, profile.name, options, str(folder.resolve()), TASK)
     finally:

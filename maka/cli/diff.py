@@ -51,7 +51,8 @@ def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
     """
     from maka.app import open_reader, untouchable
     from maka.cli.changed import command_lines, read_changes, resolved
-    from maka.cli.output import note, write, write_json
+    from maka.cli.output import note, printable, write, write_json
+    from maka.cli.revealed import revealed
     from maka.config import load_config
     from projections.changes import by_commands
     from projections.segments import segments
@@ -71,7 +72,7 @@ def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
     for each in shown:
         write(_text(each))
         for words in each.notes:
-            note(f"maka: {each.path}: {words}")
+            note(f"maka: {revealed(each.path)}: {printable(words)}")
     if not shown:
         note("maka: the agent's tools changed no file" + (" that is named here" if wanted else ""))
     for line in command_lines(commands):
@@ -81,7 +82,7 @@ def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
 def _file_diffs(
     reader: "LedgerReader", ground: "Ground", found: "Changes", parts: "tuple[Segment, ...]", run_id: str | None
 ) -> list[FileDiff]:
-    from maka.cli.changed import shown_path
+    from maka.cli.changed import relative
     from maka.contracts.ids import RunId
     from maka.tools.put_back import read_now
     from projections.segments import is_undone
@@ -104,7 +105,7 @@ def _file_diffs(
             then = f"the agent left {shown(part.after_sha256)}, it is {shown(now.sha256)} now"
             notes.append(f"the file changed since: {then}")
         current = data if now.problem is None and now.sha256 == part.after_sha256 else None
-        path = shown_path(found, part.path)
+        path = relative(found, part.path)
         diffs.append(_one(reader, part, path, current, tuple(notes), now.sha256))
     return diffs
 
@@ -153,8 +154,9 @@ def _text(each: FileDiff) -> str:
     import sys
 
     from maka.cli.output import printable
+    from maka.cli.revealed import revealed
 
     if each.diff is None:
-        return f"{each.path}: {each.how}, no diff\n"
+        return f"{revealed(each.path)}: {each.how}, no diff\n"
     # A pipe gets the bytes that a patch needs; a terminal nothing that could move its cursor.
     return printable(each.diff) if sys.stdout.isatty() else each.diff

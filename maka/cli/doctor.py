@@ -24,7 +24,8 @@ _LIBRARIES = ("maka", "lmdb", "msgspec", "openai", "pykka")
 def doctor(profile: str | None, model: str | None, base_url: str | None, as_json: bool) -> int:
     """Check that everything is there for a run.
 
-    The state root, the versions, and the model profile: is it reachable, does it stream, call a tool, report usage?
+    The state root, the versions, the sandbox (does it hold?), and the model profile: is it reachable, does it stream,
+    call a tool, report usage?
     """
     from maka.cli.output import write, write_json
     from maka.cli.provider_check import Verdict
@@ -33,7 +34,7 @@ def doctor(profile: str | None, model: str | None, base_url: str | None, as_json
     config = load_config()
     failed = False
     marks = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.FAILED: "✗"}
-    for group in (_installation(config), _store(config), _profile(config, profile, model, base_url)):
+    for group in (_installation(config), _store(config), _sandbox(), _profile(config, profile, model, base_url)):
         for check in group:
             failed = failed or check.verdict is Verdict.FAILED
             if as_json:
@@ -80,6 +81,22 @@ def _store(config: "Config") -> "list[Check]":
     free = shutil.disk_usage(root).free
     room = Verdict.OK if free > FREE_BYTES_MIN else Verdict.FAILED
     return [_ok("state root", state), Check(name="free disk", verdict=room, detail=f"{free >> 20:,} MiB")]
+
+
+def _sandbox() -> "list[Check]":
+    """Say which sandbox is in force, and try to get out of it."""
+    from maka.cli.output import one_line
+    from maka.cli.provider_check import Check, Verdict
+    from maka.edges.sandbox import find_sandbox, try_sandbox
+
+    sandbox = find_sandbox()
+    if sandbox.missing is not None:
+        return [Check(name="sandbox", verdict=Verdict.WARNING, detail=f"none, so no command runs: {sandbox.missing}")]
+    trials = try_sandbox(sandbox)
+    broken = [f"it {trial.what}: FAILED ({one_line(trial.detail, 200)})" for trial in trials if not trial.held]
+    if broken:
+        return [Check(name="sandbox", verdict=Verdict.FAILED, detail=f"{sandbox.name}; tried: {'; '.join(broken)}")]
+    return [_ok("sandbox", f"{sandbox.name}; tried: it {', '.join(trial.what for trial in trials)}")]
 
 
 def _profile(config: "Config", name: str | None, model: str | None, base_url: str | None) -> "list[Check]":

@@ -37,12 +37,12 @@ def boundary_options(function: F) -> F:
 
 def parse_allowed(words: Sequence[str], config: "Config") -> Expansion:
     """Return the expansion that --allow asks for. Raises RefusedError for what can't be granted."""
+    if not words:
+        return Expansion()
     from maka.app import own_files
     from maka.tools.expansion import ExpansionError, normalise
     from maka.tools.policy import Ground
 
-    if not words:
-        return Expansion()
     entries = tuple(entry for word in words if (entry := _entry(word)) is not None)
     asked = Expansion(filesystem=entries, network="net" in words)
     try:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 POLL_S = 0.1
+TOGETHER_S = 0.05
 READ_BYTES_MAX = 1 << 16
 END_OF_INPUT = b"\x04"
 
@@ -41,6 +42,8 @@ class Keys:
                 # More than one byte at once is a pasted text or an arrow: never an answer.
                 if len(data) == 1 and (key := data.decode("latin-1")) in known:
                     return key
+                self._swallow()
+                self._say(f"(one of {' '.join(known)}) ")
 
     def line(self, prompt: str) -> str:
         """Ask for a line and return it without its end. Raises LeftError."""
@@ -65,6 +68,12 @@ class Keys:
                 return _read(self._fd)
         self._say("\n")
         raise LeftError
+
+    def _swallow(self) -> None:
+        """Drop the rest of what came at once: its last byte alone would look like a key."""
+        while select.select([self._fd], [], [], TOGETHER_S)[0]:
+            if not _read(self._fd):
+                return
 
     @contextmanager
     def _one_by_one(self) -> Generator[None]:

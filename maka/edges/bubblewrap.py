@@ -5,9 +5,12 @@ Laws:
   unless granted), its own /tmp, /run, /dev and /proc, and no capability.
 - Mounts are made from the outside in: of two paths that hold one another the inner one decides.
 - Sockets of the machine's services live in /run: it is empty, since whoever talks to them is out of every sandbox.
+- A mount's path inside of a writable folder may be swapped for a link by another command at that moment. So before the
+  command begins, the mounts that were really made are compared with those that were asked for.
 """
 
 import os
+from shlex import quote
 
 from maka.contracts.tool_ports import SandboxPolicy
 from maka.edges.sandbox_probe import Outcome, run_probe
@@ -55,7 +58,9 @@ class Bubblewrap:
         # Only now: what was granted inside of a hidden folder is mounted there first.
         for path in policy.hidden:
             options += ["--remount-ro", path]
-        return (self._program, *options, "--chdir", policy.cwd, "--", *argv)
+        check = _check(policy)
+        checked = ("/bin/sh", "-c", check, "sh", *argv) if check else argv
+        return (self._program, *options, "--chdir", policy.cwd, "--", *checked)
 
 
 def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
@@ -76,6 +81,45 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
         for strictness, (paths, way) in enumerate(ways)
         for path in paths
     ]
+
+
+def _check(policy: SandboxPolicy) -> str:
+    """Return a shell's script that runs its arguments if each mount inside of a writable folder is what was asked for.
+
+    It starts no program, and compares where in its file system each mount begins with where its folder's does.
+    """
+    bases = sorted(policy.writable, key=len)
+    known: dict[str, str] = {}
+    tests: list[str] = []
+    binds = (*policy.readable, *policy.pinned, *policy.protected, *policy.writable)
+    for bound, paths in ((True, binds), (False, (*policy.hidden, *policy.hidden_files))):
+        for path in paths:
+            base = next((base for base in bases if path.startswith(base.rstrip("/") + "/")), None)
+            if base is None:
+                continue
+            is_, its = (known.setdefault(one, f"m{len(known)}") for one in (path, base))
+            below = quote(_as_kernel(path[len(base.rstrip("/")) :]))
+            right = f'[ "${is_}" = "${{{its}%/}}"{below} ]' if bound else f'[ "${is_}" ]'
+            tests.append(f"{right} || fail {quote(path)}")
+    if not tests:
+        return ""
+    cases = [f"{quote(_as_kernel(path))}) {name}=$root ;;" for path, name in known.items()]
+    return "\n".join(
+        (
+            *(f"{name}=" for name in known.values()),
+            'fail() { echo "the sandbox could not be set up: path_changed: $1" >&2; exit 126; }',
+            "while read -r _ _ _ root target _; do case $target in",
+            *cases,
+            "esac; done </proc/self/mountinfo",
+            *tests,
+            'exec "$@"',
+        )
+    )
+
+
+def _as_kernel(path: str) -> str:
+    """Escape what /proc/self/mountinfo escapes."""
+    return "".join(f"\\{ord(sign):03o}" if sign in " \t\n\\" else sign for sign in path)
 
 
 def find_bubblewrap(places: tuple[str, ...] = PLACES) -> Bubblewrap | str:

@@ -22,10 +22,11 @@ _CREATE_RULESET, _ASK_VERSION = 444, 1
 
 
 class Landlock:
-    """A `Sandbox`. `python` is the interpreter that the shim runs in."""
+    """A `Sandbox`. `python` is the interpreter that the shim runs in; `mounts` says whether it may try to mount."""
 
-    def __init__(self, abi: int, python: str, shim: str) -> None:
+    def __init__(self, abi: int, python: str, shim: str, *, mounts: bool = True) -> None:
         self._abi = abi
+        self._mounts = mounts
         self._python = python
         self._shim = shim
         self.name = f"Landlock ABI {abi} with a filter on system calls"
@@ -36,7 +37,7 @@ class Landlock:
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
         """Return the shim's argv; pure."""
-        words = json.dumps({"abi": self._abi, **asdict(policy)})
+        words = json.dumps({"abi": self._abi, "mounts": self._mounts, **asdict(policy)})
         return (self._python, "-I", "-S", "-c", self._shim, words, *argv)
 
 
@@ -49,7 +50,7 @@ def abi() -> int:
         return 0
 
 
-def find_landlock() -> Landlock | str:
+def find_landlock(*, mounts: bool = True) -> Landlock | str:
     """Return a Landlock that works here, or why there is none. Starts a short process."""
     if not sys.platform.startswith("linux"):
         return "Landlock is a part of Linux"
@@ -60,6 +61,6 @@ def find_landlock() -> Landlock | str:
         return f"there is no filter on system calls for {os.uname().machine}"
     # The interpreter itself, not an environment's link to it: that one may lie in a workspace.
     shim = (files("maka.edges") / "landlock_shim.py").read_text("utf-8")
-    landlock = Landlock(found, os.path.realpath(sys.executable), shim)
+    landlock = Landlock(found, os.path.realpath(sys.executable), shim, mounts=mounts)
     tried = run_probe(landlock.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/")))
     return landlock if tried.code == 0 else f"Landlock does not work here: {tried.text}"

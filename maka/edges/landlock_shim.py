@@ -13,12 +13,10 @@ for it. Laws:
 import ctypes
 import json
 import os
-import shutil
 import signal
 import stat
 import struct
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -78,7 +76,8 @@ def run(policy: dict[str, Any], command: list[str]) -> int:
     kernel = Kernel()
     kernel.prctl(_PDEATHSIG, signal.SIGKILL)
     kernel.prctl(_SUBREAPER, 1)
-    own_tmp = tempfile.mkdtemp(prefix="maka-")
+    own_tmp = f"/tmp/maka-{os.getpid()}-{os.urandom(8).hex()}"
+    os.mkdir(own_tmp, 0o700)
     # A stop is for the command: this process ends when that has.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = os.fork()
@@ -88,7 +87,7 @@ def run(policy: dict[str, Any], command: list[str]) -> int:
         _, status = os.waitpid(child, 0)
         _end_the_rest()
     finally:
-        shutil.rmtree(own_tmp, ignore_errors=True)
+        _remove(own_tmp)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
@@ -98,7 +97,7 @@ def _become(kernel: Kernel, policy: dict[str, Any], command: list[str], own_tmp:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         kernel.prctl(_PDEATHSIG, signal.SIGKILL)
         os.chdir(policy["cwd"])
-        mounted = _mount_protected(kernel, policy["pinned"], policy["protected"])
+        mounted = policy["mounts"] and _mount_protected(kernel, _pins(policy), policy["protected"])
         with suppress(OSError):  # who isn't root has none to give up
             for capability in range(64):
                 kernel.prctl(_CAPBSET_DROP, capability)
@@ -126,6 +125,15 @@ def _end_the_rest() -> None:
             return
 
 
+def _remove(folder: str) -> None:
+    with suppress(OSError):
+        os.rmdir(folder)
+        return
+    import shutil  # most commands leave nothing there, and the import costs more than all else here
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def _parent(pid: str) -> int:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -135,6 +143,12 @@ def _parent(pid: str) -> int:
 
 
 # -- mounts -------------------------------------------------------------------------------------------------------
+
+
+def _pins(policy: dict[str, Any]) -> list[str]:
+    """Return what becomes a mount and stays writable: also what was granted inside of something protected."""
+    protected = tuple(path.rstrip("/") + "/" for path in policy["protected"])
+    return [*policy["pinned"], *(path for path in policy["writable"] if path.startswith(protected))]
 
 
 def _mount_protected(kernel: Kernel, pinned: list[str], protected: list[str]) -> bool:
@@ -147,13 +161,15 @@ def _mount_protected(kernel: Kernel, pinned: list[str], protected: list[str]) ->
         fd = _exactly(path)
         kernel.mount(f"/proc/self/fd/{fd}", f"/proc/self/fd/{fd}", _BIND)
         os.close(fd)
+        # Opened anew: this is the mount now. Where someone swapped the path meanwhile it is none, and this fails.
+        fd = _exactly(path)
+        now = os.fstatvfs(fd).f_flag
+        kept = sum(flag for said, flag in _MOUNT_FLAGS if now & said)
         if path in protected:
-            # Opened anew: this is the mount now. Where someone swapped the path meanwhile it is none, and this fails.
-            fd = _exactly(path)
-            now = os.fstatvfs(fd).f_flag
-            kept = sum(flag for said, flag in _MOUNT_FLAGS if now & said)
             kernel.mount(None, f"/proc/self/fd/{fd}", _REMOUNT | _BIND | _RDONLY | kept)
-            os.close(fd)
+        elif now & _RDONLY:  # it was made below one that is read-only by now
+            kernel.mount(None, f"/proc/self/fd/{fd}", _REMOUNT | _BIND | kept)
+        os.close(fd)
     os.chdir(os.getcwd())
     return True
 
@@ -243,7 +259,7 @@ def rules_of(path: str, rights: int, special: dict[str, int]) -> Iterator[tuple[
 
 def _add_rule(kernel: Kernel, ruleset: int, path: str, rights: int) -> None:
     try:
-        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = _exactly(path)  # a path that turned into a link meanwhile allows nothing
     except OSError:
         return
     try:

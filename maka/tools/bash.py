@@ -97,8 +97,14 @@ class BashTool:
             if self._sandbox.missing is not None:
                 listener.ended(_no_sandbox(self._sandbox.missing))
                 return no_effect
-            inside = Inside(boundary, self._ground)
-            argv = self._sandbox.wrap(argv, inside.policy(env.cwd))
+            try:
+                inside = Inside(boundary, self._ground)
+                argv = self._sandbox.wrap(argv, inside.policy(env.cwd))
+            except OSError as problem:
+                listener.ended(
+                    error(f"path_changed: the workspace changed while it was looked at ({problem}): try again")
+                )
+                return no_effect
         output = CommandOutput(listener.output)
 
         def finish(end: ProcessEnd) -> ToolResult:

@@ -128,7 +128,10 @@ def resolved(path: str, cwd: str) -> str:
         raise PathError("the path holds characters that can't be encoded") from None
     if size > PATH_BYTES_MAX or any(len(os.fsencode(part)) > 255 for part in path.split("/")):
         raise PathError(f"the path is too long ({size} bytes)")
-    return os.path.realpath(os.path.join(os.path.realpath(cwd), path))
+    try:
+        return os.path.realpath(os.path.join(os.path.realpath(cwd), path))
+    except OSError as error:  # a link that was there is gone before it was read
+        raise PathError(f"path_changed: {path} changed while it was looked at ({error.strerror}): try again") from None
 
 
 @contextmanager

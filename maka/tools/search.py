@@ -50,8 +50,9 @@ class Ripgrep:
         boundary = boundary_of(env)
         if boundary.profile is Profile.BYPASS:
             return argv
+        argv = (argv[0], *self._without_secrets(boundary, cwd), *argv[1:])
         if self.sandbox.missing is not None:
-            return (argv[0], *self._without_secrets(boundary, cwd), *argv[1:])
+            return argv
         reading = replace(boundary, profile=Profile.EXPLORE, grants=tuple(_reads(grant) for grant in boundary.grants))
         policy = sandbox_policy(reading, cwd, survey(reading, self.ground), self.ground)
         return self.sandbox.wrap(argv, replace(policy, readable=(*policy.readable, os.path.realpath(argv[0]))))

@@ -9,6 +9,7 @@ Laws:
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 
 from maka.contracts.boundary import Boundary, Profile
@@ -25,7 +26,7 @@ SECRETS_AT_HOME = (
     *(".config/composer/auth.json", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware"),
     *(".mozilla", ".thunderbird", ".local/share/keyrings", ".local/share/kwalletd", ".electrum", ".bitcoin"),
     *(".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
-    *(".local/share/fish/fish_history", ".local/share/atuin"),
+    *(".local/share/fish/fish_history", ".local/share/atuin", ".Xauthority", ".ICEauthority"),
 )
 SECRETS_OF_THE_MACHINE = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
@@ -35,6 +36,7 @@ SPARE = ("/tmp", "/var/tmp", "/run")
 """Folders of which a sandbox may have empty ones of its own."""
 
 _PASSED_OVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
+_SOCKET = re.compile(r"\S+: \S+ \S+ \S+ \S+ \S+ +\d+ (/.*)\n")
 _GIT_POINTER = re.compile(r"gitdir:\s*(.+)")
 _CONFIG_PATH = re.compile(r"^\s*(hookspath|path|worktree)\s*=\s*\"?([^\"#;\n]+?)\"?\s*$", re.IGNORECASE | re.MULTILINE)
 _CONFIG_BYTES_MAX = 256 << 10
@@ -73,7 +75,8 @@ def survey(boundary: Boundary, ground: Ground) -> Found:
     protected: list[str] = []
     pinned: list[str] = []
     for repository in git:
-        protected += _git_protected(repository)
+        # Other worktrees of a repository are other people's; of the last, this one, its own files stay writable.
+        protected += [*_git_protected(repository, worktrees=False), os.path.join(repository, "worktrees")]
     for root in roots:
         for path in _named(root):
             if os.path.basename(path) == ".git" and os.path.isdir(path) and not os.path.islink(path):
@@ -85,6 +88,8 @@ def survey(boundary: Boundary, ground: Ground) -> Found:
     writable = (*roots, *git)
     there = [real for path in protected if (real := _inside(path, writable)) is not None]
     hidden = [path for path in (*ground.own, *ground.secrets) if os.path.lexists(path)]
+    unseen = [one for one in SPARE if not any(is_under(program, one) for program in ground.programs)]
+    hidden += [path for path in _sockets() if not any(is_under(path, one) for one in (*hidden, *writable, *unseen))]
     return Found(
         protected=tuple(dict.fromkeys(there)),
         pinned=tuple(dict.fromkeys(pinned)),
@@ -104,13 +109,34 @@ def watched(boundary: Boundary) -> tuple[str, ...]:
     return tuple(path for path in paths if os.path.islink(path) or not os.path.lexists(path))
 
 
+def _sockets() -> list[str]:
+    """Return the sockets of the programs that listen now: one can talk to them on a read-only file system, too."""
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
+            named = {match[1] for line in file if (match := _SOCKET.match(line)) is not None}
+    except OSError:
+        return []
+    return sorted(path for path in named if _is_socket(path))
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode) and os.path.realpath(path) == path
+    except OSError:
+        return False
+
+
 def _inside(path: str, writable: Sequence[str]) -> str | None:
-    real = os.path.realpath(path)
+    try:
+        real = os.path.realpath(path)
+    except OSError:  # a link that was there is gone before it was read
+        return None
     return real if os.path.lexists(real) and any(is_under(real, root) for root in writable) else None
 
 
 def _named(root: str) -> Iterator[str]:
-    """Yield what has a protected name, and repositories' `.git`, the upper levels first."""
+    """Yield what has a protected name, and repositories' `.git`, the upper levels first; of the root's device alone."""
+    device = _device(root)
     level = [root]
     seen = 0
     for _ in range(SURVEY_DEPTH_MAX):
@@ -122,10 +148,18 @@ def _named(root: str) -> Iterator[str]:
             for name, is_folder in _listed(folder):
                 path = os.path.join(folder, name)
                 if name in PROTECTED_NAMES or name == ".git":
-                    yield path
+                    if _device(path) == device:
+                        yield path
                 elif is_folder and name not in _PASSED_OVER:
                     below.append(path)
         level = below
+
+
+def _device(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_dev
+    except OSError:
+        return None
 
 
 def _listed(folder: str) -> list[tuple[str, bool]]:
@@ -136,11 +170,11 @@ def _listed(folder: str) -> list[tuple[str, bool]]:
         return []
 
 
-def _git_protected(repository: str) -> list[str]:
+def _git_protected(repository: str, *, worktrees: bool = True) -> list[str]:
     """Return what in a repository's folder decides what git runs: its own, its worktrees' and its submodules'."""
     paths = [os.path.join(repository, name) for name in sorted(GIT_PROTECTED)]
     for name, is_folder in _listed(os.path.join(repository, "worktrees")):
-        if is_folder:
+        if is_folder and worktrees:
             paths += [os.path.join(repository, "worktrees", name, one) for one in sorted(GIT_PROTECTED)]
     modules = [os.path.join(repository, "modules")]
     for _ in range(SURVEY_DEPTH_MAX):
@@ -161,7 +195,7 @@ def _named_by_config(repository: str, worktree: str) -> list[str]:
 
 
 def _shared_repository(workspace: str) -> tuple[str, ...]:
-    """Return the folders outside of a workspace that its commits are written to: a linked worktree, a submodule."""
+    """Return the folders outside of a workspace that its commits are written to: a linked worktree's, a submodule's."""
     pointer = os.path.join(workspace, ".git")
     if os.path.islink(pointer) or not os.path.isfile(pointer):
         return ()
@@ -180,7 +214,7 @@ def _shared_repository(workspace: str) -> tuple[str, ...]:
         if not is_under(own, os.path.join(common, "worktrees")):
             return ()
     shaped = os.path.isdir(os.path.join(common, "objects")) and os.path.isdir(os.path.join(common, "refs"))
-    return (common,) if shaped and os.path.realpath(back) == workspace else ()
+    return tuple(dict.fromkeys((common, own))) if shaped and os.path.realpath(back) == workspace else ()
 
 
 def _read(path: str) -> str:

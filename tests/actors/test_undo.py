@@ -4,13 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
+from maka.contracts.actions import WorkspaceChanged
 from maka.contracts.commands import MessageAccepted, UndoReceipt
 from maka.contracts.content import FunctionCall, InvocationOpened, Outcome, RootKind
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode
-from maka.contracts.events import Author, Committed, ModelVisibility, Role
+from maka.contracts.events import Author, Committed, ModelVisibility, Role, is_terminal
 from maka.contracts.ids import InvocationId
-from maka.contracts.limits import UNDO_FILES_MAX, UNDO_LISTED_MAX
-from maka.contracts.tool_ports import FileNow
+from maka.contracts.limits import (
+    UNDO_FILES_MAX,
+    UNDO_LISTED_MAX,
+    WORKSPACE_NAMES_BYTES_MAX,
+    WORKSPACE_NAMES_MAX,
+)
+from maka.contracts.tool_ports import FileNow, ToolCall, ToolEnv, ToolListener, ToolResult, WorkspaceDiff
 from projections import changes, model_history
 from tests.actors.case import Case, asks, kill, receipt_of, stop, then
 from tests.checkers import check_messages
@@ -110,6 +116,13 @@ def test_an_undo_is_refused_while_a_run_is_live_or_a_message_waits() -> None:
     stop(case)
     case.finish()
     assert done(case, undo(case)).status == "completed"
+
+
+def test_a_run_whose_end_is_durable_is_not_live_any_more() -> None:
+    for seed in range(20):
+        case = Case(then(asks("File", args={"path": "/w/f"}), Said(text=("done",))), seed=seed)
+        case.until(lambda case=case: is_terminal(case.host.facts()[-1].event))  # type: ignore[misc]
+        assert done(case, undo(case)).status == "completed"
 
 
 def test_a_run_that_waits_for_a_person_is_live_too() -> None:
@@ -252,3 +265,44 @@ def test_the_model_is_told_a_bounded_number_of_names() -> None:
     receipt = done(case, undo(case))
     told = facts_of(case, receipt)[1].event.content
     assert "and 2 more" in str(told)
+
+
+def ends_with(case: Case, found: WorkspaceDiff) -> None:
+    """Let the tool Quick say that so much changed while it ran."""
+
+    def start(call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
+        case.host.effects.started.add(call.call_id)
+        listener.ended(ToolResult(outcome=Outcome.OK, text="done", workspace=found))
+        return lambda: None
+
+    case.host.catalog.tools["Quick"].start = start  # type: ignore[method-assign]
+
+
+def workspace_facts(case: Case) -> list[WorkspaceChanged]:
+    acts = [item.event.actions for item in case.host.session_facts(case.session_id)]
+    return [act.workspace_changed for act in acts if act is not None and act.workspace_changed is not None]
+
+
+def test_what_changed_while_a_command_ran_is_a_fact_with_bounded_names() -> None:
+    many = tuple(f"m{number:04}" for number in range(WORKSPACE_NAMES_MAX))
+    for found, named in (
+        (WorkspaceDiff(added=("a",), modified=many, deleted=("d",)), WORKSPACE_NAMES_MAX),
+        (WorkspaceDiff(added=("x" * WORKSPACE_NAMES_BYTES_MAX, "y")), 1),
+    ):
+        case = Case(then(asks("Quick"), Said(text=("done",))))
+        ends_with(case, found)
+        case.finish()
+        (fact,) = workspace_facts(case)
+        assert len((*fact.added, *fact.modified, *fact.deleted)) == named
+        counted = (fact.added_count, fact.modified_count, fact.deleted_count)
+        assert counted == (len(found.added), len(found.modified), len(found.deleted))
+        assert done(case, undo(case)).commands.more == sum(counted) - named
+
+
+def test_a_command_of_which_nobody_looked_says_why() -> None:
+    case = Case(then(asks("Quick"), Said(text=("done",))))
+    ends_with(case, WorkspaceDiff(unlooked="more than 20,000 files"))
+    case.finish()
+    (fact,) = workspace_facts(case)
+    assert (fact.looked, fact.why) == (False, "more than 20,000 files")
+    assert done(case, undo(case)).commands.unlooked == 1

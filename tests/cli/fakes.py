@@ -191,5 +191,6 @@ def install(monkeypatch: pytest.MonkeyPatch, host: FakeHost) -> list[Config]:
     module.open_host = open_host  # type: ignore[attr-defined]
     module.open_reader = open_reader  # type: ignore[attr-defined]
     module.is_running = lambda config: True  # type: ignore[attr-defined]
+    module.own_files = lambda config: ()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "maka.app", module)
     return opened

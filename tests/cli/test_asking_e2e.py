@@ -1,34 +1,64 @@
 """Asking for real: a run that waits, the inbox, answers, and what goes on; only the model's words are scripted."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from maka.edges.scripted_model import Call, ScriptedModel, Turn, by_step
+from maka.edges.scripted_model import Call, Gate, Reply, ScriptedModel, Turn, by_step
+from tests.cli.conftest import Cli
 from tests.cli.real import Done, Machine, finished
 
-COLOUR = {"question": "Which colour?", "options": ["red", "blue"]}
-NAME = {"question": "Which name?"}
+COLOUR: dict[str, object] = {"question": "Which colour?", "options": ["red", "blue"]}
+Serve = Callable[..., ScriptedModel]
+NAME: dict[str, object] = {"question": "Which name?"}
 
 
 def asks(*questions: dict[str, object], text: str = "") -> Turn:
     return Turn(text=text, calls=(Call(name="ask_user_question", args={"questions": list(questions)}),))
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+class Here(Machine):
+    """A machine whose command lines run in this process, which is quicker; `start` still starts a process."""
+
+    def __init__(self, folder: Path, cli: Cli) -> None:
+        super().__init__(folder)
+        self._cli = cli
+
+    def maka(self, *args: str, **env: str) -> Done:
+        assert not env
+        return Done(*self._cli(*args))
 
 
 @pytest.fixture
-def model(machine: Machine) -> Iterator[ScriptedModel]:
-    """A model that asks for a colour, then says what it was told; reachable by a profile, as after a restart."""
-    server = ScriptedModel.start(by_step([asks(COLOUR), Turn(text="Thank you.")]))
-    machine.config.write_text(f'[models.mine]\nbase_url = "{server.base_url}"\nmodel = "scripted"\n', "utf-8")
-    yield server
-    server.close()
+def machine(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    here = Here(tmp_path, cli)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(here.workspace)
+    return here
+
+
+@pytest.fixture
+def serve(machine: Machine) -> Iterator[Serve]:
+    """Start a model that a profile of the configuration names, as after a restart."""
+    servers: list[ScriptedModel] = []
+
+    def start(*replies: Reply) -> ScriptedModel:
+        servers.append(ScriptedModel.start(by_step(replies)))
+        url = servers[-1].base_url
+        machine.config.write_text(f'[models.mine]\nbase_url = "{url}"\nmodel = "scripted"\n', "utf-8")
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def model(serve: Serve) -> ScriptedModel:
+    """A model that asks for a colour, and says thanks for whatever it is told."""
+    return serve(asks(COLOUR), Turn(text="Thank you."))
 
 
 def parked(machine: Machine, *args: str) -> str:
@@ -78,22 +108,6 @@ def test_park_says_what_waits_and_an_answer_goes_on(machine: Machine, model: Scr
     assert machine.maka("verify").code == 0
 
 
-def test_h28_kill_with_a_pending_request(machine: Machine, model: ScriptedModel) -> None:
-    """The owner is killed while it waits at its park; the inbox still has the request, and it is answered."""
-    process = machine.start("run", "--json", "--on-ask", "park", "--session", "1", "paint it")
-    assert finished(process).code == 2, "there is no session yet"
-    request = parked(machine)
-    process = machine.start("answer", request[-8:], "--option", "1", "--json")
-    # The answer revives the run; killed at any moment, the store holds either the wait or its one answer.
-    process.kill()
-    finished(process)
-    left = waits(machine)
-    assert left in ([request], [])
-    if left:
-        assert machine.maka("answer", request[-8:], "--option", "1").code == 0
-    assert machine.maka("verify").code == 0
-
-
 def test_h27_a_second_answer_learns_who_won(machine: Machine, model: ScriptedModel) -> None:
     request = parked(machine)
     assert machine.maka("answer", request, "--text", "green").code == 0
@@ -130,17 +144,12 @@ def test_an_answer_to_nothing(machine: Machine, model: ScriptedModel) -> None:
     refused(machine.maka("answer", "ffffffff", "allow"), 2, "maka inbox")
 
 
-def test_answers_are_in_the_order_of_the_questions(machine: Machine, model: ScriptedModel) -> None:
-    model.close()
-    server = ScriptedModel.start(by_step([asks(COLOUR, NAME, COLOUR), Turn(text="ok")]))
-    try:
-        machine.config.write_text(f'[models.mine]\nbase_url = "{server.base_url}"\nmodel = "scripted"\n', "utf-8")
-        request = parked(machine)
-        done = machine.maka("answer", request, "--option", "2", "--text", "Eve", "--option", "1")
-        assert done.code == 0, done
-        assert server.requests[-1].tool_results() == ["Answer 1: blue\nAnswer 2: Eve\nAnswer 3: red"]
-    finally:
-        server.close()
+def test_answers_are_in_the_order_of_the_questions(machine: Machine, serve: Serve) -> None:
+    model = serve(asks(COLOUR, NAME, COLOUR), Turn(text="ok"))
+    request = parked(machine)
+    done = machine.maka("answer", request, "--option", "2", "--text", "Eve", "--option", "1")
+    assert done.code == 0, done
+    assert told(model) == "Answer 1: blue\nAnswer 2: Eve\nAnswer 3: red"
 
 
 def test_elsewhere_the_default_is_deny_and_the_run_goes_on(machine: Machine, model: ScriptedModel) -> None:
@@ -175,32 +184,23 @@ def test_a_message_behind_a_parked_run_is_queued_and_runs_after_the_answer(
     assert [line["type"] for line in done.lines].count("run_ended") == 2
     turns = machine.maka("show", "1", "--json").record["turns"]
     assert [turn["status"] for turn in turns] == ["completed", "completed"]
-    assert [item["text"] for item in turns[1]["items"] if item["type"] == "said"][0] == "and then this"
+    assert next(item["text"] for item in turns[1]["items"] if item["type"] == "said") == "and then this"
 
 
-def test_h29_answering_one_leaves_the_other(machine: Machine, model: ScriptedModel) -> None:
-    model.close()
-    two = Turn(calls=(*asks(COLOUR).calls, *asks(NAME).calls))
-    server = ScriptedModel.start(by_step([two, Turn(text="ok")]))
-    try:
-        machine.config.write_text(f'[models.mine]\nbase_url = "{server.base_url}"\nmodel = "scripted"\n', "utf-8")
-        done = machine.maka("run", "--json", "--on-ask", "park", "paint it")
-        first, second = done.record["pending"]
-        one = machine.maka("answer", second, "--text", "Eve", "--json")
-        assert (one.code, one.record["type"], one.record["pending"]) == (4, "run_parked", [first]), one
-        assert waits(machine) == [first]
-        assert machine.maka("answer", first, "--option", "1").code == 0
-        assert server.requests[-1].tool_results() == ["Answer 1: red", "Answer 1: Eve"]
-    finally:
-        server.close()
+def test_h29_answering_one_leaves_the_other(machine: Machine, serve: Serve) -> None:
+    model = serve(Turn(calls=(*asks(COLOUR).calls, *asks(NAME).calls)), Turn(text="ok"))
+    first, second = machine.maka("run", "--json", "--on-ask", "park", "paint it").record["pending"]
+    one = machine.maka("answer", second, "--text", "Eve", "--json", "--on-ask", "deny")
+    assert (one.code, one.record["type"], one.record["pending"]) == (4, "run_parked", [first]), one
+    assert waits(machine) == [first]
+    assert machine.maka("answer", first, "--option", "1").code == 0
+    assert model.requests[-1].tool_results() == ["Answer 1: red", "Answer 1: Eve"]
 
 
-def test_the_inbox_works_beside_an_owner_and_an_answer_says_who_holds_the_store(
+def test_beside_an_owner_the_inbox_works_and_an_answer_says_who_holds_the_store(
     machine: Machine, model: ScriptedModel
 ) -> None:
     request = parked(machine)
-    from maka.edges.scripted_model import Gate
-
     gate = Gate()
     held = ScriptedModel.start(by_step([Turn(text="hm", gate=gate)]))
     process = machine.start("run", "--base-url", held.base_url, "--model", "m", "--json", "else")

@@ -4,14 +4,19 @@ import pytest
 
 from maka.cli import words
 from maka.cli.timeline import LIVE_LINES_MAX, LIVE_TAIL_LINES, RESULT_LINES_MAX, Timeline
+from maka.contracts.actions import Question
+from maka.contracts.boundary import Expansion, FileEntry
 from maka.contracts.ids import CallId, EventId, RunId, SessionId
 from maka.contracts.session_events import (
     Complete,
     ErrorEvent,
     Notice,
+    PermissionClosureAck,
     ProviderRetry,
     RunEnded,
     RunStarted,
+    SandboxBoundaryDecisionAck,
+    SandboxBoundaryRequest,
     SessionEvent,
     TextComplete,
     TextDelta,
@@ -23,6 +28,8 @@ from maka.contracts.session_events import (
     ToolStart,
     Usage,
     UserMessage,
+    UserQuestionAnswerAck,
+    UserQuestionAsked,
 )
 
 S, R, M = SessionId("s"), RunId("r"), EventId("m")
@@ -203,3 +210,45 @@ def test_the_ending_says_what_was_done_and_what_to_do(capsys: pytest.CaptureFixt
 )
 def test_a_calls_telling_argument(args: dict[str, object], expected: str) -> None:
     assert words.brief_args(args) == expected
+
+
+def test_what_is_asked_is_shown_whole_and_revealed(capsys: pytest.CaptureFixture[str]) -> None:
+    wait, call = EventId("01234567-89ab"), CallId("c")
+    entry = FileEntry(path="/srv/a\u202eb", access="read", scope="exact")
+    question = Question(question="Which\x1b[2K one?\nSay.", options=("this\u200b", "that"))
+    lines = shown(
+        capsys,
+        SandboxBoundaryRequest(
+            session_id=S,
+            request_id=wait,
+            call_id=call,
+            expansion=Expansion(filesystem=(entry,), network=True),
+            justification="it is needed",
+        ),
+        SandboxBoundaryDecisionAck(
+            session_id=S, request_id=wait, decision="allow", scope="once", revision=1, client="cli", covers=(wait,)
+        ),
+        UserQuestionAsked(session_id=S, request_id=wait, call_id=call, questions=(question,)),
+        UserQuestionAnswerAck(session_id=S, request_id=wait, answers=("this\u200b", None)),
+        PermissionClosureAck(session_id=S, request_id=wait, reason="stopped"),
+    ).splitlines()
+    assert lines == [
+        "? The model asks for a wider boundary (567-89ab)",
+        "  │ read /srv/a\\u202eb",
+        "  │ use the network",
+        "  │ because: it is needed",
+        "  ✓ allowed for this run by cli; it would also do for 567-89ab, which still waits",
+        "? The model asks (567-89ab)",
+        "  │ Which\\u001b[2K one?",
+        "  │ Say.",
+        "  │   [1] this\\u200b",
+        "  │   [2] that",
+        '  ✓ answered: "this\\u200b", no answer',
+        "  ✗ no longer asked: stopped",
+    ]
+
+
+def test_a_run_without_limits_says_so_first(capsys: pytest.CaptureFixture[str]) -> None:
+    timeline = Timeline(cwd="/a\u202eb", width=100)
+    timeline.head(3, words.boundary_warning("bypass"))
+    assert capsys.readouterr().out == "session #3 · /a\\u202eb\nBYPASS: its tools have no limits\n"

@@ -5,6 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from maka.contracts.actions import (
+    Actions,
+    BoundaryChanged,
+    BoundaryDecision,
+    BoundaryRequest,
+    Question,
+    StateDelta,
+    UserQuestionAnswer,
+    UserQuestionRequest,
+)
+from maka.contracts.boundary import Expansion
 from maka.contracts.content import SystemNote
 from maka.contracts.events import Committed, is_terminal
 from maka.contracts.ids import EventId
@@ -15,8 +26,11 @@ from maka.contracts.session_events import (
     Frame,
     MessageWaiting,
     Notice,
+    PermissionClosureAck,
     ProviderRetry,
     RunStarted,
+    SandboxBoundaryDecisionAck,
+    SandboxBoundaryRequest,
     SessionEvent,
     StepStarted,
     TextComplete,
@@ -29,6 +43,8 @@ from maka.contracts.session_events import (
     ToolResultEvent,
     ToolStart,
     UserMessage,
+    UserQuestionAnswerAck,
+    UserQuestionAsked,
 )
 from projections.session_stream import StreamState, on_fact, on_frame
 from tests.builders import RunLog, log
@@ -270,3 +286,43 @@ def test_streamed_text_joins_to_the_final_text(data: st.DataObject) -> None:
     reader.facts(session.items)
     deltas = texts(reader.shown)
     assert "".join(piece for _, piece in deltas) == text
+
+
+def test_asking_answers_and_closures_are_told_with_their_positions() -> None:
+    session = log()
+    run = session.run()
+    run.request()
+    call = run.call("ask_user_question")
+    questions = (Question(question="Which?", options=("a", "b")),)
+    asked = run.add(actions=Actions(user_question_request=UserQuestionRequest(call_id=call, questions=questions)))
+    expansion = Expansion(network=True)
+    request = BoundaryRequest(call_id=run.call("b"), expansion=expansion, justification="to fetch")
+    wider = run.add(actions=Actions(state_delta=StateDelta(boundary_request=request)))
+    third = run.ask(run.call("ask_user_question"))
+    answer = UserQuestionAnswer(request_id=asked, answers=("a",), client="desk")
+    run.add(actions=Actions(user_question_answer=answer))
+    decision = BoundaryDecision(request_id=wider, decision="allow", scope="once", revision=3, covers=(third,))
+    run.add(actions=Actions(state_delta=StateDelta(boundary_decision=decision)))
+    run.unwait(third, "stopped")
+    changed = BoundaryChanged(profile="bypass", revision=4, grants=expansion, revoked=(wider,))
+    session.control(actions=Actions(boundary_changed=changed))
+    told = (UserQuestionAsked, SandboxBoundaryRequest, UserQuestionAnswerAck, SandboxBoundaryDecisionAck)
+    shown = [
+        event for event in Reader().facts(session.items) if isinstance(event, (*told, PermissionClosureAck, Notice))
+    ]
+    assert all(event.position is not None for event in shown)
+    one, two, three, four, five, six, seven = shown
+    assert isinstance(one, UserQuestionAsked)
+    assert (one.request_id, one.call_id, one.questions) == (asked, call, questions)
+    assert isinstance(two, SandboxBoundaryRequest)
+    assert (two.request_id, two.expansion, two.justification) == (wider, expansion, "to fetch")
+    assert isinstance(three, UserQuestionAsked)
+    assert isinstance(four, UserQuestionAnswerAck)
+    assert (four.request_id, four.answers, four.client) == (asked, ("a",), "desk")
+    assert isinstance(five, SandboxBoundaryDecisionAck)
+    assert (five.request_id, five.decision, five.scope, five.revision) == (wider, "allow", "once", 3)
+    assert five.covers == (third,)
+    assert isinstance(six, PermissionClosureAck)
+    assert (six.request_id, six.reason) == (third, "stopped")
+    assert isinstance(seven, Notice)
+    assert seven.text == f"the boundary is now bypass (revision 4); allowed: use the network; taken back: {wider}"

@@ -2,11 +2,13 @@
 
 import msgspec
 
+from maka.contracts.actions import Actions, BoundaryDecision, BoundaryRequest, StateDelta, UserQuestionAnswer
+from maka.contracts.boundary import Expansion
 from maka.contracts.content import BlobRef, Outcome
 from maka.contracts.events import Committed
 from projections import session_view
 from projections.session_view import SessionView
-from projections.turn_view import FileChanged, Said, ToolActivity
+from projections.turn_view import Asking, FileChanged, Said, ToolActivity
 from tests.builders import HASH, SessionLog, log
 
 
@@ -85,3 +87,28 @@ def test_what_is_shown_comes_back_from_json() -> None:
     again = msgspec.json.decode(data, type=SessionView)
     assert again == view_of(session)
     assert b'"realCwd"' in data
+
+
+def test_a_request_is_there_while_it_waits_and_says_how_it_ended() -> None:
+    session = log()
+    run = session.run()
+    run.request()
+    request = BoundaryRequest(call_id=run.call("b"), expansion=Expansion(network=True), justification="why")
+    wider = run.add(actions=Actions(state_delta=StateDelta(boundary_request=request)))
+    first, second = run.ask(run.call("q")), run.ask(run.call("q"))
+
+    def asking() -> dict[str, Asking]:
+        (turn,) = view_of(session).turns
+        return {item.request_id: item for item in turn.items if isinstance(item, Asking)}
+
+    assert list(asking()) == [wider, first, second]
+    assert all(each.end_position is None for each in asking().values())
+    assert (asking()[wider].expansion, asking()[wider].justification) == (Expansion(network=True), "why")
+    decision = BoundaryDecision(request_id=wider, decision="allow", scope="workspace", client="desk")
+    run.add(actions=Actions(state_delta=StateDelta(boundary_decision=decision)))
+    run.add(actions=Actions(user_question_answer=UserQuestionAnswer(request_id=first, answers=("yes", None))))
+    run.unwait(second, "stopped")
+    ended, last = asking(), session.position
+    assert (ended[wider].decision, ended[wider].scope, ended[wider].client) == ("allow", "workspace", "desk")
+    assert (ended[first].answers, ended[second].closed) == (("yes", None), "stopped")
+    assert [each.end_position for each in ended.values()] == [last - 2, last - 1, last]

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maka.contracts.actions import FileSeen
+from maka.contracts.actions import FileSeen, WorkspaceChanged
 from maka.contracts.codec import encode, hash_hex
 from maka.contracts.content import Error, FunctionResponse, Outcome, Text, Thinking
 from maka.contracts.events import Refs, RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId
-from maka.contracts.limits import SETTLE_KEEP_CHARS, SETTLEMENT_BYTES_MAX, STEP_CALLS_MAX
+from maka.contracts.limits import SETTLE_KEEP_CHARS, SETTLEMENT_BYTES_MAX, STEP_CALLS_MAX, WORKSPACE_NAMES_BYTES_MAX
 from projections import run_state
 from projections.run_state import OpenCall, RunIdentity, RunState
 from projections.settlement import Ending, KnownResult, Settlement, Unfinished, settle
@@ -108,6 +108,35 @@ def test_seen_text_becomes_its_streams_final_event() -> None:
     assert close(run, settled).terminal is not None
 
 
+def changed_by(call_id: CallId) -> WorkspaceChanged:
+    """Return as much as a command can have changed."""
+    many, names = 1 << 40, ("\x01" * 100,) * (WORKSPACE_NAMES_BYTES_MAX // 100)
+    return WorkspaceChanged(
+        call_id=call_id, added=names, added_count=many, modified_count=many, deleted_count=many, why="w" * 100
+    )
+
+
+def test_names_of_changed_files_go_before_their_counts_where_room_is_short() -> None:
+    session = log()
+    run = session.run()
+    kept: list[tuple[int, int]] = []
+    for size in (1, 400):
+        calls = [run.call("Bash") for _ in range(2)] if not kept else [run.call("Bash") for _ in range(2, 32)]
+        known = [
+            KnownResult(
+                response=FunctionResponse(call_id=call_id, name="Bash", result="r" * size, outcome=Outcome.OK),
+                workspace_changed=WorkspaceChanged(call_id=call_id, added=("n" * 4_000,), added_count=1),
+            )
+            for call_id in calls
+        ]
+        opened = [OpenCall(call_id=call_id, name="Bash", operation_id="o") for call_id in calls]
+        ending = Ending(status=Status.ABORTED, abort_source="x")
+        settled = settle(state_of(run).run, calls=opened, results=known, ending=ending, ids=session.ids, now_ms=7)
+        acts = [event.actions.workspace_changed for event in settled.events if event.actions is not None]
+        kept += {(len(act.added), act.added_count) for act in acts if act is not None}
+    assert kept == [(1, 1), (0, 1)]
+
+
 @given(
     count=st.integers(0, STEP_CALLS_MAX),
     text=st.sampled_from(["a", "ü", "€", "😀", "\x01", '"\\']),
@@ -129,6 +158,7 @@ def test_a_settlement_is_never_larger_than_the_room_kept_for_it(
         KnownResult(
             response=FunctionResponse(call_id=call.call_id, name=call.name, result=text * size, outcome=Outcome.OK),
             file_seen=FileSeen(path="/" + "p" * 4_000, sha256="b" * 64),
+            workspace_changed=changed_by(call.call_id),
         )
         for call in calls
     ]

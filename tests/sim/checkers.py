@@ -35,11 +35,14 @@ class Checker:
         self._names: dict[str, str] = {}
         self._requests = 0
         self._replay = Replay()
+        self._world = host.world
         self._claims: dict[str, Ending] = {}
 
     def step(self) -> None:
         """Check the facts, the requests and the deaths that are new since the last call."""
         world = self._host.world
+        if world is not self._world:
+            self._world, self._claims = world, {}  # what a dead process was about to write is nobody's claim
         if world.broken:
             raise world.broken[0]
         for name, error in world.crashes:

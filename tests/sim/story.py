@@ -5,7 +5,7 @@ what makes a failing story shrink.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -83,8 +83,11 @@ class Choices:
         return choice
 
 
-def draw(seed: int, only: tuple[str, ...] = ()) -> Story:
-    """Draw a story. Each seed switches some actions, faults and tools off; `only` are the faults to draw from."""
+def draw(seed: int, only: tuple[str, ...] = (), share: float = ACTION_SHARE) -> Story:
+    """Draw a story. Each seed switches some actions, faults and tools off; `only` are the faults to draw from.
+
+    `share` is that of steps at which somebody asks for something.
+    """
     chance = random.Random(seed)
     actions = {kind: weight for kind, weight in ACTIONS.items() if kind == "send" or chance.random() < 0.7}
     faults = list(only) or [fault for fault in FAULTS if chance.random() < 0.25]
@@ -92,9 +95,9 @@ def draw(seed: int, only: tuple[str, ...] = ()) -> Story:
     moves: list[Move] = [Move(0, "send", chance.getrandbits(30))]
     for at in range(STEPS):
         roll = chance.random()
-        if roll < ACTION_SHARE:
+        if roll < share:
             moves.append(Move(at, chance.choices(kinds, weights)[0], chance.getrandbits(30)))
-        elif roll < ACTION_SHARE + FAULT_SHARE and faults:
+        elif roll < share + FAULT_SHARE and faults:
             moves.append(Move(at, chance.choice(faults), chance.getrandbits(30)))
     return Story(
         seed=seed,
@@ -106,6 +109,20 @@ def draw(seed: int, only: tuple[str, ...] = ()) -> Story:
         window=chance.choice((None, 1_000, 2_000, 8_000)),
         idle_max=chance.choice((0, 1, 64)),
     )
+
+
+def moments(kind: str, tool: str, until: int = 120) -> Iterator[Story]:
+    """Tell one short story again and again, with something happening at each of its steps in turn."""
+    for at in range(12, until):
+        for seed in range(4):
+            chance = random.Random(seed)
+            yield Story(
+                seed=seed,
+                moves=(Move(0, "send", 5), Move(at, kind, 5), Move(until, "sweep", 0)),
+                tools=(tool,),
+                idle_max=0,
+                choices=tuple(chance.getrandbits(16) for _ in range(2 * until)),
+            )
 
 
 class _Answers:

@@ -223,6 +223,9 @@ def attempt(story: Story) -> tuple[Swarm | None, BaseException | None]:
             swarm.play()
         except Exception as error:
             return swarm, error
+        finally:
+            if swarm is not None:
+                swarm.host.world.drop_all()  # else Pykka's registry knows them for ever, and grows slow
     return swarm, None
 
 

@@ -1,0 +1,85 @@
+"""What is shown is what runs: one function, and no two texts that look the same."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from maka.cli.revealed import NEWLINE, TAB, brief, revealed, revealed_lines
+from maka.cli.words import brief_args
+
+ESCAPE = re.compile(r"\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
+TRICKY = st.text(
+    st.one_of(
+        st.sampled_from(
+            "\\uU0123456789abcdef \n\t\r\x1b\u202e\u200b\u2066\ufeff\u00ad\u3164\u2800\U000e0041\ufe0f⏎⇥é漢"
+        ),
+        st.characters(),
+    ),
+    max_size=40,
+)
+
+
+def as_it_was(shown: str) -> str:
+    """Read a revealed text back: what a person who knows the escapes does."""
+    plain = shown.replace(NEWLINE, "\n").replace(TAB, "\t")
+    return ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)), plain)
+
+
+@given(TRICKY)
+@example("\\\u202e")
+@example("\\u202e")
+@example("\\\\u202e⏎")
+def test_h32_nothing_is_hidden_and_nothing_is_lost(text: str) -> None:
+    shown = revealed(text)
+    assert as_it_was(shown) == text
+    hidden = [each for each in shown if each != " " and unicodedata.category(each)[0] in "CZ"]
+    assert not hidden
+    assert not set(shown) & set("\u3164\u2800\u115f\u1160\uffa0\u034f\ufe0f")
+
+
+@given(TRICKY, TRICKY)
+def test_h32_two_texts_never_look_the_same(one: str, other: str) -> None:
+    assert (revealed(one) == revealed(other)) is (one == other)
+
+
+@given(TRICKY)
+def test_lines_are_the_same_text(text: str) -> None:
+    assert "\n".join(map(as_it_was, revealed_lines(text))) == text
+
+
+@given(TRICKY, st.integers(3, 20))
+def test_of_a_long_text_the_end_is_shown_and_the_rest_is_counted(text: str, chars_max: int) -> None:
+    shown = brief(text, chars_max)
+    if len(text) <= chars_max:
+        assert shown == revealed(text)
+    else:
+        tail = chars_max - chars_max * 2 // 3
+        assert f"{len(text) - chars_max:,} characters more" in shown
+        assert shown.endswith(revealed(text[-tail:]))
+        assert shown.startswith(revealed(text[: chars_max * 2 // 3]))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("echo a\u202etxt.hs", "echo a\\u202etxt.hs"),
+        ("cat notes\u200b.txt", "cat notes\\u200b.txt"),
+        ("ls\ntouch /outside/x", "ls⏎touch /outside/x"),
+        ("a\x1b[2Kb\r", "a\\u001b[2Kb\\u000d"),
+        ("a  b\u00a0c", "a  b\\u00a0c"),
+        (r"grep 'a\.b' C:\users", r"grep 'a\.b' C:\users"),
+    ],
+)
+def test_h32_what_is_shown_is_not_what_runs(text: str, shown: str) -> None:
+    assert revealed(text) == shown
+    assert brief_args({"command": text}) == shown
+
+
+def test_h32_a_command_cannot_hide_its_end_behind_its_length() -> None:
+    command = "echo " + "x" * 500 + "; rm -rf ~"
+    shown = brief_args({"command": command})
+    assert shown.endswith("; rm -rf ~")
+    assert "415 characters more" in shown

@@ -1,0 +1,221 @@
+"""Which sandbox is found, what it is told, and that it holds on this machine."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from maka.contracts.tool_ports import Sandbox, SandboxPolicy
+from maka.edges import landlock_shim as shim
+from maka.edges.bubblewrap import Bubblewrap, find_bubblewrap
+from maka.edges.landlock import find_landlock
+from maka.edges.sandbox import INSTALL, NoSandbox, find_sandbox, try_sandbox
+
+POLICY = SandboxPolicy(
+    cwd="/ws",
+    writable=("/ws", "/ws/.ssh/known"),
+    readable=("/h/.ssh/id",),
+    protected=("/ws/.git/config",),
+    pinned=("/ws/.git",),
+    hidden=("/h/.ssh", "/ws/.ssh"),
+    hidden_files=("/ws/.netrc",),
+)
+
+
+def here(name: str) -> Sandbox:
+    """Return a sandbox of this machine, or skip the test and say why there is none."""
+    found = find_bubblewrap() if name == "bubblewrap" else find_landlock(mounts=name == "landlock")
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "landlock", "landlock without mounts"])
+def test_each_sandbox_of_this_machine_holds(name: str) -> None:
+    trials = try_sandbox(here(name))
+    assert len(trials) == 4
+    assert [trial for trial in trials if not trial.held] == []
+
+
+def test_a_sandbox_that_holds_nothing_is_found_out() -> None:
+    class Open:
+        name = "open"
+        missing = None
+
+        def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
+            del policy
+            return argv
+
+    held = [trial.held for trial in try_sandbox(Open())]
+    assert held[:3] == [True, False, False]  # whether a network is there at all isn't this sandbox's doing
+
+
+def test_the_first_that_works_is_taken() -> None:
+    box = Bubblewrap("/usr/bin/bwrap", "bubblewrap 1", user=True)
+    assert find_sandbox(lambda: box, lambda: "unasked") is box
+    assert find_sandbox(lambda: "missing", lambda: box) is box
+
+
+def test_h33_where_nothing_works_there_is_none_and_it_says_why() -> None:
+    none = find_sandbox(lambda: "bubblewrap is not installed", lambda: "this kernel has no Landlock")
+    assert none.name == "none"
+    assert none.missing is not None
+    assert none.missing.startswith("bubblewrap is not installed; this kernel has no Landlock")
+    assert INSTALL in none.missing
+    with pytest.raises(AssertionError):
+        none.wrap(("/bin/true",), POLICY)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("#!/bin/sh\nexit 1\n", "does not start"), ("#!/bin/sh\n[ $1 = --version ]", "does not work")]
+)
+def test_h33_a_bubblewrap_that_fails_is_none(tmp_path: Path, text: str, says: str) -> None:
+    program = tmp_path / "bwrap"
+    assert find_bubblewrap((str(program),)) == "bubblewrap is not installed"
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    found = find_bubblewrap((str(program),))
+    assert isinstance(found, str)
+    assert says in found
+
+
+def test_bubblewrap_mounts_from_the_outside_in() -> None:
+    argv = Bubblewrap("bwrap", "bubblewrap 1", user=True).wrap(("/bin/echo", "hi"), POLICY)
+    words = " ".join(argv)
+    order = [
+        "--ro-bind / /",
+        "--tmpfs /tmp",
+        "--bind /ws /ws",
+        "--bind /ws/.git /ws/.git",
+        "--tmpfs /h/.ssh",
+        "--tmpfs /ws/.ssh",
+        "--ro-bind /dev/null /ws/.netrc",
+        "--ro-bind /h/.ssh/id /h/.ssh/id",
+        "--bind /ws/.ssh/known /ws/.ssh/known",
+        "--ro-bind /ws/.git/config /ws/.git/config",
+        "--remount-ro /h/.ssh",
+    ]
+    assert [words.index(one) for one in order] == sorted(words.index(one) for one in order)
+    assert argv[-2:] == ("/bin/echo", "hi")
+    assert {"--unshare-net", "--unshare-pid", "--die-with-parent", "--cap-drop"} <= set(argv)
+
+
+def test_bubblewrap_opens_the_network_only_when_granted() -> None:
+    box = Bubblewrap("bwrap", "bubblewrap 1", user=False)
+    assert "--unshare-net" in box.wrap(("x",), SandboxPolicy(cwd="/"))
+    assert "--unshare-net" not in box.wrap(("x",), SandboxPolicy(cwd="/", network=True))
+
+
+def test_no_sandbox_is_never_a_way_out() -> None:
+    with pytest.raises(AssertionError):
+        NoSandbox("gone").wrap(("/bin/true",), POLICY)
+
+
+# -- Landlock's shim ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    base = tmp_path.resolve()
+    for path in ("ws/.git/config", "ws/src/a", "h/.ssh/id", "h/.ssh/known", "h/notes"):
+        (base / path).parent.mkdir(parents=True, exist_ok=True)
+        (base / path).touch()
+    (base / "ws" / "link").symlink_to("src")
+    return base
+
+
+def test_rules_leave_out_what_has_fewer_rights(tree: Path) -> None:
+    special = {f"{tree}/h/.ssh": 0, f"{tree}/h/.ssh/id": 1, f"{tree}/ws": 3, f"{tree}/ws/.git/config": 1}
+    rules = dict(shim.rules_of(str(tree), 1, special))
+    assert rules == {
+        f"{tree}/h/notes": 1,
+        f"{tree}/h/.ssh/id": 1,
+        f"{tree}/ws": 1,  # what all of it has
+        f"{tree}/ws/src": 3,
+        f"{tree}/ws/.git": 1,
+        f"{tree}/ws/.git/config": 1,
+    }
+
+
+def test_without_mounts_a_protected_file_closes_its_folder(tree: Path) -> None:
+    box = here("landlock without mounts")
+    ws = str(tree / "ws")
+    policy = SandboxPolicy(cwd=ws, writable=(ws,), pinned=(f"{ws}/.git",), protected=(f"{ws}/.git/config",))
+    for command, works in (
+        ("echo x > src/new", True),
+        ("echo x > src/a && mv src/a src/b", True),
+        ("echo x > .git/config", False),
+        ("mv .git x", False),
+        ("mv src/b .git/config", False),
+        ("ln src/new .git/other", False),
+        ("echo x > new", False),
+        ("rm .git/config", False),
+    ):
+        done = subprocess.run(box.wrap(("/bin/sh", "-c", command), policy), cwd=ws, check=False, capture_output=True)
+        assert (done.returncode == 0) is works, (command, done)
+    assert (tree / "ws" / ".git" / "config").read_text() == ""
+
+
+def verdict(machine: str, *, network: bool, architecture: int, number: int, argument: int = 0) -> int:
+    """Run the filter as the kernel does."""
+    values = {0: number, 4: architecture, 16: argument}
+    at, held = 0, 0
+    program = shim.instructions(machine, network=network)
+    while True:
+        operation, yes, no, value = program[at]
+        at += 1
+        if operation == 0x20:
+            held = values[value]
+        elif operation == 0x15:
+            at += yes if held == value else no
+        elif operation == 0x35:
+            at += yes if held >= value else no
+        else:
+            return value
+
+
+ALLOW = 0x7FFF0000
+
+
+@pytest.mark.parametrize(("machine", "word", "socket"), [("x86_64", 0xC000003E, 41), ("aarch64", 0xC00000B7, 198)])
+def test_the_filter_of_system_calls(machine: str, word: int, socket: int) -> None:
+    def allowed(number: int, argument: int = 0, *, network: bool = False, architecture: int = word) -> bool:
+        found = verdict(machine, network=network, architecture=architecture, number=number, argument=argument)
+        return found == ALLOW
+
+    assert allowed(0)
+    assert not allowed(0, architecture=0x40000003)
+    assert not allowed(425)
+    assert not allowed(0x40000000 + socket, 2, network=True)
+    for family in (1, 2, 10, 17, 40):
+        assert not allowed(socket, family)
+    assert [family for family in range(64) if allowed(socket, family, network=True)] == [2, 10, 16]
+
+
+def test_the_shim_leaves_nothing_behind() -> None:
+    box = here("landlock")
+    before = {name for name in os.listdir("/tmp") if name.startswith("maka-")}
+    script = 'mkdir "$TMPDIR/d"; touch "$TMPDIR/d/x"; (setsid sleep 300 &); stat -c %a "$TMPDIR"; exit 7'
+    done = subprocess.run(box.wrap(("/bin/sh", "-c", script), SandboxPolicy(cwd="/")), check=False, capture_output=True)
+    assert (done.returncode, done.stdout) == (7, b"700\n")
+    assert {name for name in os.listdir("/tmp") if name.startswith("maka-")} <= before
+
+
+def test_the_shim_runs_nothing_where_a_rule_cant_be_made(tmp_path: Path) -> None:
+    box = here("landlock")
+    gone = SandboxPolicy(cwd=str(tmp_path / "gone"))
+    done = subprocess.run(box.wrap(("/bin/sh", "-c", "echo ran"), gone), check=False, capture_output=True, cwd="/")
+    assert (done.returncode, done.stdout) == (shim.FAILED, b"")
+    assert done.stderr.startswith(b"the sandbox could not be set up: ")
+
+
+def test_devices_cant_be_made(tmp_path: Path) -> None:
+    for name in ("bubblewrap", "landlock"):
+        box = here(name)
+        policy = SandboxPolicy(cwd=str(tmp_path), writable=(str(tmp_path),))
+        subprocess.run(box.wrap(("/bin/sh", "-c", "mknod m b 8 0; mkfifo p"), policy), cwd=tmp_path, check=False)
+        assert not (tmp_path / "m").exists()
+        assert stat.S_ISFIFO((tmp_path / "p").stat().st_mode)
+        (tmp_path / "p").unlink()
