@@ -135,8 +135,7 @@ class KernelActor(MakaActor[ToKernel]):
 
     def _recover(self, reply: ReplyTo[int]) -> None:
         self._recovered = reply
-        numbers = [session_index.decode(data).number for data in self._ports.reader.header_bytes()]
-        self._next_number = max(numbers, default=0) + 1
+        self._next_number = self._ports.reader.last_number() + 1
         found = recovery.take_inventory(self._ports.reader, self.log)
         processes = tuple(process for run in found.runs for process in run.processes)
         if processes:

@@ -1,12 +1,15 @@
 """LedgerActor: the single writer. Batch, commit, publish, acknowledge.
 
 Laws: one lane, so order of arrival is order in the log; a batch is committed when nothing more waits, when it is
-large, or before any other message; nobody hears of a fact before it is durable. A full store refuses and lives on;
-a commit whose outcome is unknown answers nobody and ends the process, and the next start reads what is durable.
+large, or before any other message; partials alone wait a moment for a batch to go with; nobody hears of a fact before
+it is durable. A full store refuses and lives on; a commit whose outcome is unknown answers nobody and ends the
+process, and the next start reads what is durable.
 """
 
 from collections.abc import Callable
 from typing import Any, assert_never
+
+from msgspec import Struct
 
 from actors import recovery
 from actors.address import Address
@@ -20,6 +23,7 @@ from actors.messages_ledger import (
     CloseRun,
     Follow,
     LedgerUp,
+    PartialsDue,
     Probe,
     Published,
     PutPartialText,
@@ -37,6 +41,7 @@ from maka.contracts.limits import (
     BATCH_WAIT_S,
     LEDGER_RETRY_FIRST_S,
     LEDGER_RETRY_MAX_S,
+    PARTIALS_HOLD_S,
 )
 from maka.contracts.ports import (
     Append,
@@ -55,6 +60,14 @@ FULL = Refusal(
     code=RefusalCode.LEDGER_FULL,
     message="the ledger has no room: free disk space where the state root is; nothing was lost",
 )
+
+
+class Close(Struct, frozen=True, kw_only=True):
+    """The ending of a run that has no actor, on its way into a batch."""
+
+    message: CloseRun
+    verdict: str
+    append: Append
 
 
 class LedgerActor(MakaActor[ToLedger]):
@@ -85,7 +98,9 @@ class LedgerActor(MakaActor[ToLedger]):
         self._waits_keep = waits_keep
         self._followers: list[Address[Any]] = []
         self._appends: list[AppendFacts] = []
+        self._closes: list[Close] = []
         self._partials: list[PutPartial] = []
+        self._partials_armed = False
         self._events = 0
         self._bytes = 0
         self._since_s = 0.0
@@ -103,8 +118,10 @@ class LedgerActor(MakaActor[ToLedger]):
                 self._partials.append(message.partial)
                 self._bytes += len(message.partial.text)
             case CloseRun():
-                self._flush()
                 self._close_run(message)
+            case PartialsDue():
+                self._partials_armed = False
+                self._flush()
             case Barrier():
                 self._flush()
                 message.to.tell(BarrierPassed())
@@ -120,8 +137,11 @@ class LedgerActor(MakaActor[ToLedger]):
                 self._probe()
             case _:
                 assert_never(message)
-        if self.idle or self._is_large():
+        if self._is_large() or (self.idle and (self._appends or self._closes)):
             self._flush()
+        elif self._partials and not self._partials_armed:
+            self._partials_armed = True
+            self._tell_later(PARTIALS_HOLD_S, PartialsDue())
 
     def cleanup(self) -> None:
         """Finish the batch that a stop found, then close the store; a crash only closes it."""
@@ -139,39 +159,49 @@ class LedgerActor(MakaActor[ToLedger]):
             return
         self._note_start()
         self._appends.append(message)
-        for group in message.append.groups:
+        self._count(message.append)
+
+    def _count(self, append: Append) -> None:
+        for group in append.groups:
             self._events += len(group.drafts)
             self._bytes += sum(len(draft.payload) for draft in group.drafts)
 
     def _note_start(self) -> None:
-        if not self._appends and not self._partials:
+        if not self._appends and not self._closes:
             self._since_s = self._clock.monotonic_s()
 
     def _is_large(self) -> bool:
-        if not self._appends and not self._partials:
+        if self._events >= BATCH_EVENTS_MAX or self._bytes >= BATCH_BYTES_MAX:
+            return True
+        if not self._appends and not self._closes:
             return False
-        waited_s = self._clock.monotonic_s() - self._since_s
-        return self._events >= BATCH_EVENTS_MAX or self._bytes >= BATCH_BYTES_MAX or waited_s >= BATCH_WAIT_S
+        return self._clock.monotonic_s() - self._since_s >= BATCH_WAIT_S
 
     def _flush(self) -> None:
-        appends, partials = self._appends, self._partials
-        if not appends and not partials:
+        appends, closes, partials = self._appends, self._closes, self._partials
+        if not appends and not closes and not partials:
             return
-        self._appends, self._partials, self._events, self._bytes = [], [], 0, 0
+        self._appends, self._closes, self._partials, self._events, self._bytes = [], [], [], 0, 0
+        batch = [*(message.append for message in appends), *(close.append for close in closes)]
         try:
-            results = self._commit([message.append for message in appends], partials)
+            results = self._commit(batch, partials)
         except LedgerFullError as error:
             self._close_door(str(error))
             for message in appends:
                 self._refuse(message)
+            self._unclosed += (close.message for close in closes)  # answered when there is room again
             return
-        self._publish([message.append for message in appends], results)
-        for message, result in zip(appends, results, strict=True):
+        self._publish(batch, results)
+        for message, result in zip(appends, results[: len(appends)], strict=True):
             if isinstance(result, Refusal) and result.code is RefusalCode.LEDGER_FULL:
                 # The store keeps its last room for endings: the same as full to everyone else.
                 self._close_door(result.message)
                 self._refused.add(message.to)
             message.to.tell(AppendDone(tag=message.tag, result=result))
+        for close, result in zip(closes, results[len(appends) :], strict=True):
+            damaged = isinstance(result, Refusal) and result.code is RefusalCode.SESSION_DAMAGED
+            assert damaged or isinstance(result, Appended), f"a verdict was refused: {result}"
+            self._tell_closed(close.message, "damaged" if damaged else close.verdict)
 
     def _commit(self, appends: list[Append], partials: list[PutPartial]) -> list[AppendResult]:
         try:
@@ -204,13 +234,16 @@ class LedgerActor(MakaActor[ToLedger]):
             self._retry_s = LEDGER_RETRY_FIRST_S
             self._arm_probe()
 
-    def _arm_probe(self) -> None:
+    def _tell_later(self, delay_s: float, message: Probe | PartialsDue) -> None:
         address = self.address
 
         def fire() -> None:
-            address.tell(Probe())
+            address.tell(message)
 
-        self._timers.after(self._retry_s, fire)
+        self._timers.after(delay_s, fire)
+
+    def _arm_probe(self) -> None:
+        self._tell_later(self._retry_s, Probe())
         self._retry_s = min(2 * self._retry_s, LEDGER_RETRY_MAX_S)
 
     def _probe(self) -> None:
@@ -228,38 +261,40 @@ class LedgerActor(MakaActor[ToLedger]):
             self._close_run(message)
 
     def _close_run(self, message: CloseRun) -> None:
-        verdict = self._decide_close(message)
-        if verdict is None:
-            self._unclosed.append(message)  # answered when there is room again
-            return
-        message.to.tell(RunClosed(session_id=message.session_id, invocation_id=message.invocation_id, verdict=verdict))
-
-    def _decide_close(self, message: CloseRun) -> str | None:
+        """Decide on the tail as it is now; the ending is part of the batch, since a start closes many runs at once."""
+        invocation_id = message.invocation_id
+        waiting = [*(append.append for append in self._appends), *(close.append for close in self._closes)]
+        if any(group.invocation_id == invocation_id for append in waiting for group in append.groups):
+            self._flush()
         try:
-            events = recovery.read_run(self._store, message.invocation_id)
+            events = recovery.read_run(self._store, invocation_id)
         except LedgerDamagedError as error:
             self.log.error("run_damaged", session_id=message.session_id, error_kind=str(error))
-            return "damaged"
-        partials = self._store.partials(message.invocation_id)
+            self._tell_closed(message, "damaged")
+            return
         verdict = recovery_verdict.verdict(
             events,
-            partials,
+            self._store.partials(invocation_id),
             reason=message.reason,
             ids=self._ids,
             now_ms=self._clock.now_ms(),
             waits_keep=self._waits_keep and message.keeps_waits,
         )
         if not verdict.events:
-            return verdict.name
-        group = Group(message.invocation_id, events[-1].seq, drafts(verdict.events))
+            self._tell_closed(message, verdict.name)
+            return
         try:
-            inline = (self._blobs.put(data)[1] for data in verdict.blobs)
-            blobs = tuple(data for data in inline if data is not None)
-            append = Append(groups=(group,), blobs=blobs, settlement=True)
-            results = self._commit([append], [])
+            inline = [self._blobs.put(data)[1] for data in verdict.blobs]
         except LedgerFullError as error:
             self._close_door(str(error))
-            return None
-        assert isinstance(results[0], Appended), f"a verdict was refused: {results[0]}"
-        self._publish([append], results)
-        return verdict.name
+            self._unclosed.append(message)
+            return
+        group = Group(invocation_id, events[-1].seq, drafts(verdict.events))
+        blobs = tuple(data for data in inline if data is not None)
+        append = Append(groups=(group,), blobs=blobs, settlement=True)
+        self._note_start()
+        self._closes.append(Close(message=message, verdict=verdict.name, append=append))
+        self._count(append)
+
+    def _tell_closed(self, message: CloseRun, verdict: str) -> None:
+        message.to.tell(RunClosed(session_id=message.session_id, invocation_id=message.invocation_id, verdict=verdict))

@@ -65,6 +65,10 @@ class RoomWanted(Message, frozen=True):
     to: Address[Any]
 
 
+class PartialsDue(Message, frozen=True):
+    """Timer: partials have waited long enough for a batch to go with."""
+
+
 class Probe(Message, frozen=True):
     """Timer: is there room again?"""
 
@@ -130,5 +134,5 @@ class Unsubscribe(Message, frozen=True):
     sink: Sink
 
 
-ToLedger = AppendFacts | PutPartialText | CloseRun | Barrier | Follow | RoomWanted | Probe
+ToLedger = AppendFacts | PutPartialText | CloseRun | Barrier | Follow | RoomWanted | PartialsDue | Probe
 ToFeed = Published | Show | Subscribe | Unsubscribe

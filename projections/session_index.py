@@ -64,7 +64,14 @@ class Header(Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     waiting: tuple[EventId, ...] = ()
 
 
+class Numbered(Struct, frozen=True, gc=False):
+    """As much of a header as a start needs of each: the rest isn't decoded."""
+
+    number: int
+
+
 _encoder = msgspec.json.Encoder()
+_numbered = msgspec.json.Decoder(Numbered)
 _decoder = msgspec.json.Decoder(Header)
 
 
@@ -77,6 +84,14 @@ def decode(data: bytes | memoryview) -> Header:
     """Return the header of some bytes; raises CodecError where they are none: headers are rebuildable."""
     try:
         return _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise CodecError(f"not a session header (maka verify --rebuild makes it anew): {error}") from None
+
+
+def number_of(data: bytes | memoryview) -> int:
+    """Return the session's number in a header's bytes; raises CodecError where they are none."""
+    try:
+        return _numbered.decode(data).number
     except msgspec.MsgspecError as error:
         raise CodecError(f"not a session header (maka verify --rebuild makes it anew): {error}") from None
 

@@ -47,12 +47,22 @@ class Databases(Struct, frozen=True):
     open_work: Database
     commands: Database
     session_headers: Database
+    session_numbers: Database
     partials: Database
     blobs: Database
     meta: Database
 
 
-REBUILDABLE = ("stream", "by_session", "event_ids", "tails", "open_work", "commands", "session_headers")
+REBUILDABLE = (
+    "stream",
+    "by_session",
+    "event_ids",
+    "tails",
+    "open_work",
+    "commands",
+    "session_headers",
+    "session_numbers",
+)
 
 
 def open_environment(

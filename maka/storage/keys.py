@@ -87,6 +87,11 @@ def session_key(session: bytes, position: int) -> bytes:
     return session + number(position)
 
 
+def session_number_key(session_number: int, session: bytes) -> bytes:
+    """Return the key of a `session_numbers` row; its value is the position of the session's first fact."""
+    return number(session_number) + session
+
+
 def pack_tail(tail: Tail) -> bytes:
     """Return the value of a `tails` row."""
     return _tail_encoder.encode(tail)

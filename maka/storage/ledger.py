@@ -50,6 +50,7 @@ class LmdbLedger:
         self.read_stream, self.read_positions = reader.read_stream, reader.read_positions
         self.read_session, self.iter_session = reader.read_session, reader.iter_session
         self.header_of, self.header_bytes = reader.header_of, reader.header_bytes
+        self.last_number = reader.last_number
         self.command, self.partials, self.blob = reader.command, reader.partials, reader.blob
         self._environment = reader.environment
         self._databases = reader.databases

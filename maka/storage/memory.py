@@ -169,6 +169,9 @@ class MemoryLedger:
     def header_bytes(self) -> list[bytes]:
         return [session_index.encode(header) for _, header in sorted(self._state.headers.items())]
 
+    def last_number(self) -> int:
+        return max((header.number for header in self._state.headers.values()), default=0)
+
     def header_of(self, session_id: SessionId) -> bytes | None:
         header = self._state.headers.get(session_id)
         return session_index.encode(header) if header is not None else None

@@ -39,6 +39,7 @@ from maka.storage.keys import (
     unpack_tail,
 )
 from maka.storage.partials import joined
+from projections import session_index
 
 PAGE_POSITIONS = 1_000
 
@@ -147,6 +148,14 @@ class LmdbReader:
 
     def header_bytes(self) -> list[bytes]:
         return [value for _, value in self._all(self.databases.session_headers)]
+
+    def last_number(self) -> int:
+        numbers, headers = self.databases.session_numbers, self.databases.session_headers
+        with snapshot_of(self.environment) as snapshot, snapshot.cursor(numbers) as cursor:
+            if snapshot.stat(numbers)["entries"] == snapshot.stat(headers)["entries"]:
+                return int.from_bytes(cursor.key()[:8], "big") if cursor.last() else 0
+        # A row is missing: until it is made again the headers say it, which takes a look at each.
+        return max(map(session_index.number_of, self.header_bytes()), default=0)
 
     def header_of(self, session_id: SessionId) -> bytes | None:
         return self._get(self.databases.session_headers, _id(session_id))

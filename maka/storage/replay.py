@@ -7,11 +7,12 @@ for the rest of the run.
 
 from msgspec import Struct
 
+from maka.contracts.content import SessionOpened
 from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed, RuntimeEvent
 from maka.contracts.ids import CallId, InvalidIdError, InvocationId, SessionId, id_bytes
 from maka.contracts.ports import KnownCommand
-from maka.storage.keys import command_key, number, pack_command, pack_open, pack_tail, session_key
+from maka.storage.keys import command_key, number, pack_command, pack_open, pack_tail, session_key, session_number_key
 from projections import session_index
 from projections.append_calls import Refused
 from projections.append_rules import check_fact, command_scope
@@ -79,6 +80,8 @@ class Replay:
             Row("by_session", session_key(id_bytes(session), fact.position), b"", session),
             Row("event_ids", id_bytes(event.id), place, session),
         ]
+        if isinstance(opened := event.content, SessionOpened):
+            rows.append(Row("session_numbers", session_number_key(opened.number, id_bytes(session)), place, session))
         if fact.seq == 1 and event.run_id is not None:
             rows.append(Row("event_ids", id_bytes(event.run_id), place, session))
         return rows

@@ -173,7 +173,7 @@ class Survey:
             for key, value in list(snapshot.cursor(getattr(self._databases, database))):
                 if (database, key) not in known and not self._is_fenced(snapshot, database, key, value):
                     self._mend(Difference(database=database, key=key, found=value, expected=None))
-        for database in ("stream", "by_session", "event_ids"):
+        for database in ("stream", "by_session", "event_ids", "session_numbers"):
             if snapshot.stat(getattr(self._databases, database))["entries"] > self._rows[database]:
                 for key, value in list(snapshot.cursor(getattr(self._databases, database))):
                     if not self._belongs(snapshot, database, key, value, head):
@@ -198,7 +198,7 @@ class Survey:
 
     def _belongs(self, snapshot: Snapshot, database: str, key: bytes, value: bytes, head: int) -> bool:
         """Say whether an event's own row is among those that the walk expected."""
-        place = {"stream": key, "by_session": key[16:], "event_ids": value}[database]
+        place = {"stream": key, "by_session": key[16:]}.get(database, value)
         if place in self._unread or (database, key) in self._wrong:
             return True
         position = int.from_bytes(place, "big")

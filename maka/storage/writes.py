@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import lmdb
 import msgspec
 
+from maka.contracts.content import SessionOpened
 from maka.contracts.ids import InvalidIdError, id_bytes
 from maka.contracts.ports import PutPartial
 from maka.storage.batch import Batch
@@ -17,6 +18,7 @@ from maka.storage.keys import (
     pack_open,
     pack_record,
     pack_tail,
+    session_number_key,
 )
 from maka.storage.partials import Verdict, judge, pack_piece, piece_key, stream_prefix, unpack_piece
 from maka.storage.standing import CommittedRows
@@ -30,15 +32,19 @@ def write_batch(snapshot: Snapshot, databases: Databases, batch: Batch, standing
     events: Rows = []
     stream: Rows = []
     sessions: Rows = []
+    numbers: Rows = []
     for new in batch.events:
         place = number(new.position)
         record = pack_record(new.position, epoch, new.draft.digest, new.chain, new.draft.payload)
         events.append((new.key, record))
         stream.append((place, new.key))
         sessions.append((new.session + place, b""))
+        if isinstance(opened := new.draft.event.content, SessionOpened):
+            numbers.append((session_number_key(opened.number, new.session), place))
     _put_new(snapshot, databases.events, events)
     _put_new(snapshot, databases.stream, stream)
     _put_new(snapshot, databases.by_session, sessions)
+    _put_new(snapshot, databases.session_numbers, numbers)
     _put_new(snapshot, databases.event_ids, [(key, number(stored.position)) for key, stored in batch.keys.items()])
     _write_tails(snapshot, databases, batch, standing)
     headers = [(id_bytes(session), session_index.encode(header)) for session, header in batch.headers.items()]

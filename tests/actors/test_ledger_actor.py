@@ -5,17 +5,28 @@ from typing import Any
 import pytest
 
 from actors.ledger import LedgerActor
-from actors.messages_ledger import AppendDone, AppendFacts, Barrier, BarrierPassed, CloseRun, Follow, Published
+from actors.messages_ledger import (
+    AppendDone,
+    AppendFacts,
+    Barrier,
+    BarrierPassed,
+    CloseRun,
+    Follow,
+    Published,
+    PutPartialText,
+    RunClosed,
+)
 from maka.contracts.codec import drafts
 from maka.contracts.content import SessionOpened
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode
 from maka.contracts.events import Author, Role, RuntimeEvent
 from maka.contracts.ids import EventId, InvocationId, SessionId
-from maka.contracts.limits import BATCH_EVENTS_MAX
-from maka.contracts.ports import Append, Appended, Group
+from maka.contracts.limits import BATCH_EVENTS_MAX, PARTIALS_HOLD_S
+from maka.contracts.ports import Append, Appended, Group, PutPartial
 from maka.storage.memory import MemoryBlobs
 from tests.sim.host import QUIET, FaultyLedger, LedgerFullError, fail_commit
 from tests.sim.world import World
+from tests.storage.facts import Facts
 
 
 class Heard:
@@ -93,6 +104,60 @@ def test_any_other_message_commits_first() -> None:
     bench.run()
     assert [type(message) for message in bench.writer.messages] == [AppendDone, BarrierPassed, AppendDone]
     assert bench.writer.heads == [1, 1, 2]
+
+
+def test_runs_that_are_closed_at_once_are_one_commit() -> None:
+    bench = Bench()
+    runs = [Facts(100 * number) for number in range(10_000, 10_009)]
+    bench.store.commit([append for facts in runs for append in (facts.opened(), facts.started())])
+    before = bench.store.commits
+    for facts in (*runs, runs[0]):
+        close = CloseRun(
+            session_id=facts.session, invocation_id=facts.invocation, reason="app_restarted", to=bench.writer
+        )
+        bench.address.tell(close)
+    bench.run()
+    assert bench.store.commits == before + 1, "closing one twice commits first, and adds nothing"
+    verdicts = [closed.verdict for closed in bench.writer.of(RunClosed)]
+    assert (verdicts.count("already_ended"), len(verdicts)) == (1, 10)
+    tails = [bench.store.tail(facts.invocation) for facts in runs]
+    assert all(tail is not None and tail.sealed for tail in tails)
+
+
+def test_partials_wait_a_moment_for_a_batch_to_go_with() -> None:
+    bench = Bench()
+    facts = Facts()
+    bench.store.commit([facts.opened(), facts.started()])
+    before = bench.store.commits
+
+    def piece(offset: int) -> PutPartialText:
+        stream = EventId("01900000-0000-7000-8000-00000000ffff")
+        put = PutPartial(
+            session_id=facts.session,
+            invocation_id=facts.invocation,
+            stream_id=stream,
+            kind="text",
+            generation=1,
+            offset=offset,
+            text="abc",
+        )
+        return PutPartialText(partial=put)
+
+    began_s = bench.world.now_s
+    bench.address.tell(piece(0))
+    bench.world.step()
+    assert bench.store.commits == before
+    bench.address.tell(piece(3))
+    bench.world.run(until=lambda: bench.store.commits > before)
+    assert bench.world.now_s >= began_s + PARTIALS_HOLD_S
+    bench.address.tell(piece(6))
+    bench.address.tell(bench.session(1))
+    bench.world.step()
+    bench.world.step()
+    assert bench.store.commits == before + 2, "an append takes them along at once"
+    bench.run()
+    assert bench.store.commits == before + 2
+    assert [partial.text for partial in bench.store.partials(facts.invocation)] == ["abc" * 3]
 
 
 def test_a_refused_append_answers_its_sender_alone() -> None:

@@ -11,9 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL: dict[str, tuple[str, ...]] = {
     "append": ("--batches", "2", "--events", "4000"),
     "append_actors": ("--runs", "1", "3", "128", "--rounds", "1", "--seconds", "0.05"),
-    "recovery": ("--closed", "40", "--open", "4", "--rounds", "1"),
+    "recovery": ("--closed", "20", "--open", "3", "--rounds", "1"),
     "replay": (),
-    "stop": ("--stops", "2", "--runs", "1", "2", "--live", "2"),
+    "stop": ("--stops", "2", "--runs", "1", "3", "--live", "4"),
     "stream": ("--deltas", "40", "--streams", "3", "--seconds", "0.2"),
 }
 

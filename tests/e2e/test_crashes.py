@@ -267,8 +267,16 @@ class PartialsSeen:
             return self._changed.wait_for(lambda: self._chars == len(words), WAIT_S)
 
 
-def test_a_process_group_whose_owner_was_killed_is_ended_at_the_next_start(world: World, start: Start) -> None:
-    call = Call(name="Bash", args={"command": "trap '' TERM; echo ready; while :; do sleep 0.1; done"})
+GROUP = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
+DAEMON = (
+    "(setsid sh -c 'sleep 30066 & exit' >/dev/null 2>&1 &); "
+    "until pgrep -fx 'sleep 30066' >/dev/null; do sleep 0.01; done; echo ready; exec sleep 30077"
+)
+
+
+@pytest.mark.parametrize("command", [GROUP, DAEMON], ids=["group", "daemon"])
+def test_what_a_killed_owner_left_is_ended_at_the_next_start(world: World, start: Start, command: str) -> None:
+    call = Call(name="Bash", args={"command": command})
     maka = world.maka(world.model([Turn(calls=(call,))]))
     run = start(maka, "try it")
     run.until("tool_output_delta")

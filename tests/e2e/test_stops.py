@@ -11,6 +11,7 @@ from maka.contracts.errors import LedgerFullError, RefusalCode, RefusedError
 from maka.contracts.events import Role
 from maka.contracts.ports import Append
 from maka.contracts.session_events import RunEnded, TextDelta, ToolOutputDelta
+from maka.edges import child_process, process_end
 from maka.edges.chat_stream import ChatStream
 from maka.edges.scripted_model import Call, Gate, Raw, Turn, chunk
 from tests.e2e import checks
@@ -184,6 +185,47 @@ def test_h50_children_survive_no_timeout(world: World) -> None:
     assert answer.outcome is Outcome.TIMEOUT
     assert "ready" in answer.result
     assert not checks.living_in(world.workspace)
+
+
+def with_daemon(sleeps: int) -> Turn:
+    """A call whose child is a daemon: orphaned, in a session of its own, without the call's output."""
+    daemon = f"(setsid sh -c 'sleep {sleeps} & exit' >/dev/null 2>&1 &)"
+    until = f"until pgrep -fx 'sleep {sleeps}' >/dev/null; do sleep 0.01; done"
+    return Turn(calls=(Call(name="Bash", args={"command": f"{daemon}; {until}; echo ready; exec sleep 30044"}),))
+
+
+def test_h50_a_daemon_survives_no_stop(world: World) -> None:
+    maka = world.open([with_daemon(30033)])
+    live = maka.send()
+    live.until(ToolOutputDelta)
+    checks.eventually(lambda: {"sleep 30033", "sleep 30044"} <= set(checks.living_in(world.workspace)), "they sleep")
+    receipt = maka.manager.stop(maka.session_id, "test")
+    assert [(call.name, call.outcome) for call in receipt.calls] == [("Bash", "aborted")]
+    assert not checks.living_in(world.workspace)
+    live.end()
+
+
+def test_a_receipt_tells_what_could_not_be_ended(world: World) -> None:
+    def no_right(*_: object) -> None:
+        """As with a child of another user."""
+
+    maka = world.open([with_daemon(30055)])
+    live = maka.send()
+    live.until(ToolOutputDelta)
+    with world.patch.context() as patch:
+        for name in ("_send", "_send_group"):
+            patch.setattr(process_end, name, no_right)
+        patch.setattr(process_end, "KILL_GRACE_S", 0.0)
+        patch.setattr(child_process, "TERM_GRACE_S", 0.0)
+        receipt = maka.manager.stop(maka.session_id, "test")
+    assert [(call.name, call.outcome) for call in receipt.calls] == [("Bash", "outcome_unknown")]
+    live.end()
+    (answer,) = maka.contents(FunctionResponse)
+    assert "could not be ended and may still run" in answer.result
+    (started,) = maka.actions("process_started")
+    assert str(started.process.pid) in answer.result
+    checks.eventually(lambda: {"sleep 30055", "sleep 30044"} <= set(checks.living_in(world.workspace)), "they sleep")
+    assert process_end.end_left_over([started.process]) == [started.process]
 
 
 def test_a_stop_among_several_tools_tells_the_truth_of_each(world: World) -> None:

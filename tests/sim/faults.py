@@ -44,6 +44,7 @@ class FaultyLedger:
         self.read_stream, self.read_positions = inner.read_stream, inner.read_positions
         self.read_session, self.iter_session = inner.read_session, inner.iter_session
         self.header_of, self.header_bytes = inner.header_of, inner.header_bytes
+        self.last_number = inner.last_number
         self.command, self.partials, self.blob = inner.command, inner.partials, inner.blob
         self.commits = 0
         self.before: Callable[[int], None] | None = None

@@ -51,6 +51,14 @@ def test_the_command_that_makes_a_session_has_the_stores_scope(bench: Bench) -> 
     assert one(bench.store, own) == Appended(((2, 2),))
 
 
+def test_the_last_number_is_the_highest_of_all_sessions(bench: Bench) -> None:
+    assert bench.store.last_number() == 0
+    for first, number in ((100, 7), (200, 300), (300, 8)):
+        assert isinstance(one(bench.store, append((0, [Facts(first).session_opened(number)]))), Appended)
+        assert bench.store.last_number() == max(7, number if number != 8 else 300)
+    assert bench.restart().last_number() == 300
+
+
 def test_a_refused_command_is_not_remembered(bench: Bench) -> None:
     facts = begun(bench.store)
     key = command(facts.session, "c1", "h1")

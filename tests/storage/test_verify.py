@@ -213,6 +213,16 @@ def test_a_lost_database_is_made_again(disk: DiskBench, database: str) -> None:
     assert rows(disk) == before and check(disk).ok
 
 
+def test_the_last_number_is_known_without_its_rows(disk: DiskBench) -> None:
+    filled(disk)
+    last = disk.store.last_number()
+    assert last > 0
+    reader = disk.store.reader
+    with reader.environment.begin(write=True) as transaction:
+        transaction.drop(reader.databases.session_numbers, delete=False)
+    assert disk.store.last_number() == last
+
+
 @pytest.mark.parametrize("database", REBUILDABLE)
 def test_rows_that_are_wrong_or_too_many_are_mended(disk: DiskBench, database: str) -> None:
     filled(disk)
