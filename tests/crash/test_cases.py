@@ -1,6 +1,6 @@
 """Cases of damage and death through the whole path: one bad session, an actor that asks itself, a failing clean-up."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,7 +36,7 @@ def rows(world: World) -> dict[bytes, bytes]:
 
 
 @contextmanager
-def damaged(world: World, position: int, value: bytes) -> Iterator[None]:
+def damaged(world: World, position: int, value: bytes) -> Generator[None]:
     """Overwrite the value of one event behind the ledger's back, and put it right at the end."""
 
     def put(bytes_: bytes | None) -> bytes:
