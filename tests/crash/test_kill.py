@@ -17,6 +17,7 @@ from msgspec import Struct
 from maka.app import open_host
 from maka.config import load_config, with_profile
 from maka.contracts.content import FunctionCall, FunctionResponse, Outcome
+from maka.contracts.errors import StoreOpenError
 from maka.contracts.events import Committed, is_terminal
 from maka.contracts.ids import CommandId
 from maka.contracts.model_ports import ModelProfile
@@ -106,22 +107,34 @@ class Target:
         with open_host(with_profile(load_config(), profile)) as host:
             return host.recovered_runs, host.reader.head()
 
+    def queued(self) -> bool:
+        """Whether an accepted message waits for its run: a started host goes on with it, which is no recovery."""
+        try:
+            reader = LmdbReader.open(self.machine.state)
+        except StoreOpenError:
+            return False  # killed before it had a store
+        try:
+            return any(work.run_id is None for work in reader.open_work())
+        finally:
+            reader.close()
+
     def lines(self) -> Counter[str]:
         path = self.machine.workspace / "lines"
         return Counter(path.read_text().split()) if path.exists() else Counter()
 
     def check(self, before: LedgerHead | None) -> LedgerHead:
         """Recover and hold the store to everything; returns its head."""
-        asked = self.model.request_count
+        asked, queued = self.model.request_count, self.queued()
         _, head = self.recover()
-        assert self.recover() == (0, head), "a second recovery found something to do"
-        assert self.model.request_count == asked, "recovery called a model"
+        if not queued:
+            assert self.recover() == (0, head), "a second recovery found something to do"
+            assert self.model.request_count == asked, "recovery called a model"
         checks.eventually(lambda: not checks.living_in(self.machine.workspace), "a process is left")
         reader = LmdbReader.open(self.machine.state)
         try:
             report = verify(reader, head=None if before is None else (before.position, before.hash))
             assert report.ok, report.problems
-            assert not reader.open_work()
+            assert not [work for work in reader.open_work() if work.run_id is not None]
             facts = checks.all_facts(reader)
             self.check_acknowledged(reader, facts)
         finally:
