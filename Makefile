@@ -40,7 +40,7 @@ run: $(VENV)/.run
 	@if [ -z "$$TASK" ]; then exec $(PY) -m maka demo; else exec $(PY) -m maka run --cwd "$$DIR" -- "$$TASK"; fi
 
 test: $(VENV)/.dev
-	@$(PY) -m pytest $(QUIET) -m 'not slow and not model'
+	@$(PY) -m pytest $(QUIET) -n 2 --dist loadfile -m 'not slow and not model'
 
 # pytest exits with 5 when no test has the marker: that isn't a failure.
 slow: $(VENV)/.dev

@@ -71,6 +71,8 @@ class OneShot(Generic[T]):
     """The thread-safe ReplyTo that a caller outside every actor waits on."""
 
     def __init__(self) -> None:
+        # Before anything is told: what can't be waited for must not be asked for.
+        assert not getattr(_inside, "actor", False), "an actor may not wait: tell, and take the answer as a message"
         self._done = threading.Event()
         self._lock = threading.Lock()
         self._value: T | None = None

@@ -264,7 +264,9 @@ class LedgerActor(MakaActor[ToLedger]):
         """Decide on the tail as it is now; the ending is part of the batch, since a start closes many runs at once."""
         invocation_id = message.invocation_id
         waiting = [*(append.append for append in self._appends), *(close.append for close in self._closes)]
-        if any(group.invocation_id == invocation_id for append in waiting for group in append.groups):
+        held = any(group.invocation_id == invocation_id for append in waiting for group in append.groups)
+        # Its partials, too: what was seen of an unfinished answer belongs to the ending.
+        if held or any(partial.invocation_id == invocation_id for partial in self._partials):
             self._flush()
         try:
             events = recovery.read_run(self._store, invocation_id)

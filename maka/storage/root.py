@@ -10,6 +10,7 @@ import fcntl
 import os
 import socket
 import stat
+import time
 import weakref
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from maka.contracts.limits import FREE_BYTES_MIN
 LEDGER_DIR, BLOBS_DIR, TEMP_DIR = "ledger", "blobs", "tmp"
 DATA_FILE = "data.mdb"
 LOCK_FILE, PID_FILE = "lock", "pid"
+LOCK_WAIT_S, LOCK_POLL_S = 2.0, 0.01
+"""A process that its owner was starting as it was killed holds the lock too, until it has become its own program."""
 _OURS = frozenset({LEDGER_DIR, BLOBS_DIR, LOCK_FILE, PID_FILE, "maka.log"})
 """What a root may hold before its first store exists, after a start that was cut short."""
 
@@ -99,6 +102,7 @@ def _check_ours(root: Path) -> None:
 
 def _locked(root: Path) -> int:
     path = root / LOCK_FILE
+    give_up_s = time.monotonic() + LOCK_WAIT_S
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -109,6 +113,9 @@ def _locked(root: Path) -> int:
             os.close(descriptor)
         except BlockingIOError:
             os.close(descriptor)
+            if time.monotonic() < give_up_s and _holder_is_dead(root):
+                time.sleep(LOCK_POLL_S)
+                continue
             raise StoreHeldError(
                 f"{root} is in use by {_holder(root)}: stop that one or set another MAKA_HOME"
             ) from None
@@ -142,14 +149,31 @@ def _lock_is_taken(path: Path) -> bool:
     return False
 
 
-def _holder(root: Path) -> str:
+def _hint(root: Path) -> tuple[int, str] | None:
+    """Return what the pid file says: a pid and its machine."""
     try:
         words = (root / PID_FILE).read_text("utf-8", "replace").split()
     except OSError:
         words = []
-    if len(words) == 2 and words[0].isdecimal():
-        return f"pid {words[0]} on {words[1][:64]}"
-    return "another process"
+    return (int(words[0]), words[1]) if len(words) == 2 and words[0].isdecimal() else None
+
+
+def _holder(root: Path) -> str:
+    hint = _hint(root)
+    return "another process" if hint is None else f"pid {hint[0]} on {hint[1][:64]}"
+
+
+def _holder_is_dead(root: Path) -> bool:
+    hint = _hint(root)
+    if hint is None or hint[1] != socket.gethostname():
+        return False
+    try:
+        os.kill(hint[0], 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:  # somebody's, so alive
+        return False
+    return False
 
 
 def _prepare(root: Path) -> None:

@@ -3,8 +3,9 @@
 from typing import Any
 
 from actors.messages import LedgerDied, Sweep
+from actors.messages_ledger import PutPartialText
 from maka.contracts.commands import MessageAccepted
-from maka.contracts.content import FunctionResponse, Outcome
+from maka.contracts.content import FunctionResponse, Outcome, Text
 from maka.contracts.errors import Refusal, RefusalCode
 from maka.contracts.events import is_terminal
 from maka.contracts.limits import SESSION_RELOADS_MAX, SESSION_RELOADS_WINDOW_S, SETTLE_WAIT_S
@@ -158,3 +159,21 @@ def test_the_verdict_of_a_dead_run_keeps_what_its_calls_really_said() -> None:
     contents = [item.event.content for item in case.host.session_facts(case.session_id)]
     answers = [(each.name, each.outcome) for each in contents if isinstance(each, FunctionResponse)]
     assert answers == [("Quick", Outcome.OK), ("Hang", Outcome.OUTCOME_UNKNOWN)]
+
+
+def test_text_that_was_on_its_way_to_the_ledger_is_in_a_dead_runs_ending() -> None:
+    """Partials wait a moment for a batch to go with; a run that is closed meanwhile must not lose them."""
+    for seed in range(20):
+        case = Case(lambda _: Said(text=("seen ", "words"), hangs=True), seed=seed)
+        case.until(lambda case=case: len(case.shown(TextDelta)) == 2)  # type: ignore[misc]
+        case.until(lambda case=case: any(part for part in partials_on_their_way(case)))  # type: ignore[misc]
+        crash(case.host, "RunActor")
+        case.finish()
+        texts = [item.event.content for item in case.host.session_facts(case.session_id)]
+        assert [text.text for text in texts if isinstance(text, Text) and text.interrupted] == ["seen words"]
+
+
+def partials_on_their_way(case: Case) -> list[Any]:
+    (ledger,) = living(case.host, "LedgerActor")
+    waiting = [envelope.message for envelope in ledger.actor_inbox.data]
+    return [message for message in waiting if isinstance(message, PutPartialText)]

@@ -28,7 +28,8 @@ def changed(world: World, maka: Maka) -> SessionId:
         (world.workspace / name).write_text(text)
     maka.model.says(*SCRIPT)
     session = maka.new_session()
-    assert maka.run("do it", session).status == "completed"
+    ended = maka.run("do it", session)
+    assert ended.status == "completed", ended
     assert files(world) == NEW
     return session
 

@@ -120,7 +120,7 @@ def test_a_waiting_task_that_nobody_knows_is_kept(io: IoLoop) -> None:
 
 
 def test_close_cancels_then_runs_the_close_steps() -> None:
-    io = IoLoop.start()
+    io = IoLoop.start("maka-io-closed")
     end, started = End(), threading.Event()
     order: list[str] = []
 
@@ -136,7 +136,7 @@ def test_close_cancels_then_runs_the_close_steps() -> None:
     io.close()
     assert isinstance(end.error, asyncio.CancelledError)
     assert order == ["one, after 1", "two"]
-    assert not any(thread.name == "maka-io" for thread in threading.enumerate())
+    assert not any(thread.name == "maka-io-closed" for thread in threading.enumerate())
 
 
 def test_after_close_work_is_refused() -> None:

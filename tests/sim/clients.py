@@ -11,13 +11,15 @@ from maka.contracts.commands import AnswerTaken, MessageAccepted, SessionCreated
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import Refusal, RefusalCode
 from maka.contracts.events import RuntimeEvent
-from maka.contracts.ids import EventId, SessionId
+from maka.contracts.ids import CommandId, EventId, SessionId
 from tests.sim.host import SimHost
 from tests.sim.laws import BrokenLaw
 from tests.sim.outside import SimReply
 
 UNKNOWN = (RefusalCode.OUTCOME_UNKNOWN,)
 """What a client takes as a reason to send the same command again."""
+NOT_NOW = (RefusalCode.SHUTTING_DOWN, RefusalCode.INTERNAL, RefusalCode.LEDGER_FULL)
+"""What says of one sending that it did nothing, and nothing about an earlier one with the same id."""
 
 
 @dataclass
@@ -114,8 +116,17 @@ class Clients:
                 self._check(asked)
         self.open = [asked for asked in self.open if not asked.reply.values]
 
+    def _check_refused(self, asked: Asked, code: RefusalCode) -> None:
+        """A no means that nothing was changed, unless it says that nobody knows."""
+        if code is RefusalCode.OUTCOME_UNKNOWN or len(self._contents.get(asked.command_id, ())) != 1:
+            return
+        if self._host.store.command(asked.session_id or "", CommandId(asked.command_id)) is not None:
+            raise BrokenLaw(f"{asked.command_id} was refused as {code}, and it is durable")
+
     def _check(self, asked: Asked) -> None:
         answer = asked.reply.value
+        if isinstance(answer, Refusal):
+            self._check_refused(asked, answer.code)
         match answer:
             case SessionCreated() | MessageAccepted():
                 self._check_outcome(asked, answer)
@@ -133,6 +144,8 @@ class Clients:
                 if len(set(self._contents[asked.command_id])) == 1:
                     raise BrokenLaw(f"{asked.command_id} is refused as another command, and it is the same")
             case Refusal(code=code) if asked.command_id and code in UNKNOWN:
+                self._unclear.append(asked)
+            case Refusal(code=code) if code in NOT_NOW and len(self._contents.get(asked.command_id, ())) > 1:
                 self._unclear.append(asked)
             case _:
                 return

@@ -11,7 +11,7 @@ import pytest
 from maka.contracts.model_ports import ErrorKind
 from maka.contracts.session_events import TextDelta
 from tests.actors.case import Case, stop, then, trouble
-from tests.sim import mutations
+from tests.sim import mutations, mutations_log
 from tests.sim.checkers import Checker
 from tests.sim.laws import BrokenLaw
 from tests.sim.model import Said
@@ -36,25 +36,25 @@ CASES: tuple[tuple[Mutation, tuple[str, ...], str], ...] = (
     (mutations.settle_before_the_tools_end, ("early",), "had been answered|is said to be"),
     (mutations.never_try_again, ("full",), STUCK),
     (mutations.start_after_a_stop, (), "for a run that had ended"),
-    (mutations.publish_before_commit, (), "published before it was durable"),
-    (mutations.publish_not, (), r"position \d+ was published after"),
-    (mutations.dispatch_before_durable, (), "no durable dispatch"),
-    (mutations.grant_before_durable, (), "an effect before its fact"),
-    (mutations.next_request_without_a_response, (), "open calls"),
-    (mutations.accept_after_seal, ("crash", "kill_run"), "run .* has ended|after its terminal|position"),
-    (mutations.commit_half_a_batch, (), "durable|published|append_conflict|seq"),
-    (mutations.forget_command_ids, (), "two outcomes|more than one append|came to"),
-    (mutations.partial_after_final, (), "unfinished text is left"),
-    (mutations.wrong_seq_after_a_refusal, ("refuse",), "append_conflict"),
+    (mutations_log.publish_before_commit, (), "published before it was durable"),
+    (mutations_log.publish_not, (), r"position \d+ was published after"),
+    (mutations_log.dispatch_before_durable, (), "no durable dispatch"),
+    (mutations_log.grant_before_durable, (), "an effect before its fact"),
+    (mutations_log.next_request_without_a_response, (), "open calls"),
+    (mutations_log.accept_after_seal, ("crash", "kill_run"), "run .* has ended|after its terminal|position"),
+    (mutations_log.commit_half_a_batch, (), "durable|published|append_conflict|seq"),
+    (mutations_log.forget_command_ids, (), "two outcomes|more than one append|came to"),
+    (mutations_log.partial_after_final, (), "unfinished text is left"),
+    (mutations_log.wrong_seq_after_a_refusal, ("refuse",), "append_conflict"),
     (mutations.reuse_a_generation, (), "a generation is used once"),
     (mutations.unsticky_cancel, ("early",), "for a run that had ended"),
     (mutations.lost_stash, ("early",), STUCK),
     (mutations.no_answer_to_a_dropped_command, ("kill_session", "kill_run"), "without an answer"),
     (mutations.accept_a_second_answer, (), "answered twice|isn't durable"),
     (mutations.hold_the_queue, ("refuse",), STUCK),
-    (mutations.recovery_runs_a_tool_again, ("crash",), f"started twice|no durable dispatch|{STUCK}"),
-    (mutations.recovery_leaves_runs_open, ("crash",), f"{STUCK}|open calls"),
-    (mutations.recovery_forgets_the_queue, ("crash",), STUCK),
+    (mutations_log.recovery_runs_a_tool_again, ("crash",), f"started twice|no durable dispatch|{STUCK}"),
+    (mutations_log.recovery_leaves_runs_open, ("crash",), f"{STUCK}|open calls"),
+    (mutations_log.recovery_forgets_the_queue, ("crash",), STUCK),
 )
 MOMENTS: tuple[tuple[Mutation, str, str], ...] = (
     (mutations.passivate_with_a_command_on_its_way, "send", "Quick"),

@@ -90,6 +90,31 @@ def test_the_lock_dies_with_its_process(tmp_path: Path) -> None:
     acquire_root(tmp_path).close()
 
 
+@pytest.mark.parametrize("dead", [True, False])
+def test_the_lock_of_a_dead_owner_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead: bool) -> None:
+    """A child that a killed owner was just starting holds its lock for some milliseconds more."""
+    acquire_root(tmp_path).close()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / "pid").write_text(f"{ended.pid if dead else os.getpid()} {socket.gethostname()}\n")
+    taken, real = [True, True, True], fcntl.flock
+
+    def flock(descriptor: int, how: int) -> None:
+        if taken:
+            taken.pop()
+            raise BlockingIOError
+        real(descriptor, how)
+
+    monkeypatch.setattr("maka.storage.root.fcntl.flock", flock)
+    monkeypatch.setattr("maka.storage.root.LOCK_POLL_S", 0.0)
+    if dead:
+        acquire_root(tmp_path).close()
+    else:
+        with pytest.raises(StoreHeldError):
+            acquire_root(tmp_path)
+    assert len(taken) == (0 if dead else 2)
+
+
 def test_a_lock_on_a_file_that_was_removed_meanwhile_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

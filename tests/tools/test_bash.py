@@ -209,4 +209,4 @@ def test_no_thread_is_left_behind(bench: Bench) -> None:
     before = threading.active_count()
     for _ in range(5):
         bench.run("Bash", command="true")
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
