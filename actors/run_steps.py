@@ -38,7 +38,12 @@ def deltas(d: Deciding, generation: int, batch: DeltaBatch) -> None:
         if stream is None:
             stream = Stream(id=EventId(d.env.ids()), kind=kind)
         d.do(ShowFrame(_frame(d, stream.id, kind, stream.chars, words)))
-        grown = replace(stream, pieces=stream.pieces.append(words), chars=stream.chars + len(words))
+        grown = replace(
+            stream,
+            pieces=stream.pieces.append(words),
+            chars=stream.chars + len(words),
+            fresh=(*stream.fresh, words),
+        )
         others = tuple(s for s in d.state.streams if s.kind != kind)
         d.set(streams=(*others, grown))
     if not d.state.partial_armed:
@@ -64,7 +69,8 @@ def store_partials(d: Deciding) -> None:
     """Tell the ledger what came since the last time."""
     kept: list[Stream] = []
     for stream in d.state.streams:
-        fresh = stream.text[stream.stored_chars :]
+        fresh = "".join(stream.fresh)  # never the whole text: it would be copied five times a second
+        stored = stream.chars - len(fresh)
         for start in range(0, len(fresh), PARTIAL_CHARS):
             partial = PutPartial(
                 session_id=d.who.session_id,
@@ -72,11 +78,11 @@ def store_partials(d: Deciding) -> None:
                 stream_id=stream.id,
                 kind=stream.kind,
                 generation=d.state.generation,
-                offset=stream.stored_chars + start,
+                offset=stored + start,
                 text=fresh[start : start + PARTIAL_CHARS],
             )
             d.do(StorePartial(partial))
-        kept.append(replace(stream, stored_chars=stream.chars))
+        kept.append(replace(stream, fresh=()))
     d.set(streams=tuple(kept), partial_armed=False)
 
 

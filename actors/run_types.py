@@ -31,13 +31,13 @@ from projections.undo_plan import UndoStep
 
 
 class Stream(Struct, frozen=True, kw_only=True):
-    """A text that streams; `stored_chars` of its `chars` are with the ledger as partials."""
+    """A text that streams; all of its `chars` but those of `fresh` are with the ledger as partials."""
 
     id: EventId
     kind: str
     pieces: Chunks[str] = Chunks()
     chars: int = 0
-    stored_chars: int = 0
+    fresh: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

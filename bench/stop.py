@@ -74,13 +74,13 @@ def part_stops(folder: Path, phases: list[str], stops: int, others: int) -> None
     with phase_server() as model, open_host(config_of(folder, model.base_url)) as host:
         runs = Runs(host, model, folder)
         stop(host, runs, runs.begin("stream"), Figures([], [], Counter()))  # imports the client's library
-        background = [runs.begin("stream") for _ in range(others)]
         print(f"{others + 1} concurrent run{'s' * bool(others)}, n={stops}")
         for phase in phases:
+            background = [runs.begin("stream") for _ in range(others)]
             words, goal_ms = PHASES[phase]
             report(words, goal_ms, measure(host, runs, phase, stops))
-        for live in background:
-            host.manager.stop(live.session_id, "bench")
+            for live in background:
+                host.manager.stop(live.session_id, "bench")
 
 
 def part_shutdown(folder: Path, phases: tuple[str, ...], live: int) -> None:
