@@ -94,7 +94,9 @@ def run(policy: dict[str, Any], command: list[str]) -> int:
 
 def _become(kernel: Kernel, policy: dict[str, Any], command: list[str], own_tmp: str) -> NoReturn:
     try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        # Python ignores the last two; a command expects a broken pipe to end its writers in silence.
+        for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
         kernel.prctl(_PDEATHSIG, signal.SIGKILL)
         os.chdir(policy["cwd"])
         mounted = policy["mounts"] and _mount_protected(kernel, _pins(policy), policy["protected"])

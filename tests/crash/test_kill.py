@@ -181,6 +181,8 @@ def kill_often(target: Target, kills: int) -> None:
     for number in range(kills):
         # The first lines are those of a start: recovery is killed, too.
         lines = chance.choice((1, 2, chance.randint(3, 3 + SESSIONS), chance.randint(3, LINES_MAX)))
+        if number == 0:
+            lines = 3 + SESSIONS  # a first owner that acknowledges something, whatever the others come to
         try:
             target.kill_after(lines)
             head = target.check(head)

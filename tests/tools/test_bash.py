@@ -97,6 +97,11 @@ def test_h50_timeout_ends_the_group_and_keeps_the_output(bench: Bench) -> None:
     assert running(nap(3621)) == []
 
 
+def test_a_command_ignores_no_signal(bench: Bench) -> None:
+    """A writer into a closed pipe ends in silence, as it does in any shell."""
+    assert bench.run("Bash", command="grep SigIgn /proc/self/status").text.split() == ["SigIgn:", "0" * 16]
+
+
 def test_h51_large_output_is_bounded(bench: Bench) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     size = 300_000_000
