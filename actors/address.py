@@ -10,6 +10,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pykka
 
+FAILED_POLL_S = 0.25
+"""How soon a failure ends the wait for an answer; answers themselves come at once."""
+
 M_contra = TypeVar("M_contra", contravariant=True)
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -89,6 +92,13 @@ class OneShot(Generic[T]):
         assert not getattr(_inside, "actor", False), "an actor may not wait: tell, and take the answer as a message"
         self._done.wait(timeout_s)
         return self._value
+
+    def wait_unless(self, failed: Callable[[], bool], timeout_s: float) -> T | None:
+        """Wait as `wait` does, but not for an answer that will never come because of a failure."""
+        waited_s = 0.0
+        while (value := self.wait(FAILED_POLL_S)) is None and waited_s < timeout_s and not failed():
+            waited_s += FAILED_POLL_S
+        return value
 
 
 class Tells(Generic[T_contra]):

@@ -16,6 +16,7 @@ from actors.base import MakaActor
 from actors.messages import (
     AnswerWait,
     ChildStarted,
+    Command,
     CreateSession,
     Idle,
     LedgerDied,
@@ -30,6 +31,7 @@ from actors.messages import (
     RunReleased,
     RunStarted,
     SendMessage,
+    SessionCommand,
     SessionDied,
     SessionStopped,
     SetBoundary,
@@ -52,10 +54,6 @@ from projections import session_index
 
 FENCED = "this session's part of the program crashed too often; restart maka to try it again"
 CLOSED = Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
-
-
-SessionCommand = SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges
-Command = CreateSession | SessionCommand
 
 
 class Live(Struct):

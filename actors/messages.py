@@ -214,13 +214,12 @@ COMMANDS = (
     AnswerRun,
 )
 
+SessionCommand = SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges
+Command = CreateSession | SessionCommand
+"""What the kernel takes from outside once its door is open."""
+
 ToKernel = (
-    CreateSession
-    | SendMessage
-    | StopSession
-    | SetBoundary
-    | AnswerWait
-    | UndoChanges
+    Command
     | Recover
     | Shutdown
     | Idle
@@ -237,17 +236,5 @@ ToKernel = (
     | RunClosed
 )
 ToSession = (
-    OpenSession
-    | Load
-    | SendMessage
-    | StopSession
-    | SetBoundary
-    | AnswerWait
-    | UndoChanges
-    | RunOver
-    | RunParked
-    | AppendDone
-    | RunClosed
-    | BarrierPassed
-    | LedgerUp
+    OpenSession | Load | SessionCommand | RunOver | RunParked | AppendDone | RunClosed | BarrierPassed | LedgerUp
 )

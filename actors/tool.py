@@ -6,6 +6,7 @@ Large values are stored here, before the append that names them.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 from actors.address import Address
@@ -80,7 +81,7 @@ class ToolActor(MakaActor[ToTool]):
     def cleanup(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for then in waiting.values():
-            self._guarded(lambda then=then: then(False))  # type: ignore[misc]
+            self._guarded(partial(then, False))
         if self._cancel is not None and not self._ended:
             self._guarded(self._cancel)
 

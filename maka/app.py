@@ -54,8 +54,6 @@ from maka.tools.registry import builtin_tools
 from maka.tools.survey import ground_of
 
 ACTOR_STOP_TIMEOUT_S = 5.0
-FAILED_POLL_S = 0.25
-"""How soon a failed ledger ends the wait for recovery; its end itself is noticed at once."""
 FAILED = "the ledger failed; start again to see what is durable"
 
 
@@ -302,11 +300,9 @@ def _stop_troupe(troupe: Troupe, log: Log) -> None:
 def _recover(kernel: Address[ToKernel], failed: Event) -> int:
     reply: OneShot[int] = OneShot()
     kernel.tell(Recover(reply=reply))
-    waited_s = 0.0
-    while (recovered := reply.wait(FAILED_POLL_S)) is None and waited_s < RECOVERY_TIMEOUT_S:
-        waited_s += FAILED_POLL_S
-        if failed.is_set():
-            raise LedgerFailedError(FAILED)
+    recovered = reply.wait_unless(failed.is_set, RECOVERY_TIMEOUT_S)
+    if recovered is None and failed.is_set():
+        raise LedgerFailedError(FAILED)
     if recovered is None:
         words = "recovery did not end; look at maka.log in the state root"
         raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))

@@ -11,7 +11,16 @@ from threading import Condition
 from typing import Literal, Self, TypeVar
 
 from actors.address import Address, OneShot
-from actors.messages import AnswerWait, CreateSession, SendMessage, SetBoundary, StopSession, ToKernel, UndoChanges
+from actors.messages import (
+    AnswerWait,
+    Command,
+    CreateSession,
+    SendMessage,
+    SetBoundary,
+    StopSession,
+    ToKernel,
+    UndoChanges,
+)
 from actors.messages_ledger import Subscribe, ToFeed, Unsubscribe
 from maka.contracts import commands
 from maka.contracts.boundary import Boundary, Expansion, Profile, Scope
@@ -33,8 +42,6 @@ from maka.contracts.session_events import SessionEvent
 from projections import boundary, inbox
 from projections.inbox import PendingWait
 
-FAILED_POLL_S = 0.25
-"""How soon a failed ledger ends the wait for an answer; answers themselves come at once."""
 R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet, UndoReceipt)
 
 
@@ -253,7 +260,7 @@ class SessionManager:
 
     def _answer(
         self,
-        message: CreateSession | SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges,
+        message: Command,
         reply: OneShot[Reply],
         name: str,
         wanted: type[R],
@@ -261,7 +268,7 @@ class SessionManager:
     ) -> R:
         if not self._kernel.tell(message):
             raise RefusedError(_not_ready())
-        answer = self._wait(reply, self._timeout_s if timeout_s is None else timeout_s)
+        answer = reply.wait_unless(self._failed, self._timeout_s if timeout_s is None else timeout_s)
         if answer is None:
             raise OutcomeUnknownError(name)
         if isinstance(answer, Refusal):
@@ -269,13 +276,6 @@ class SessionManager:
                 raise OutcomeUnknownError(name)
             raise RefusedError(answer)
         assert isinstance(answer, wanted), f"{type(answer).__name__} answers {type(message).__name__}"
-        return answer
-
-    def _wait(self, reply: OneShot[Reply], timeout_s: float) -> Reply | None:
-        """Wait for an answer; not for one that a failed ledger will never give."""
-        waited_s = 0.0
-        while (answer := reply.wait(FAILED_POLL_S)) is None and waited_s < timeout_s and not self._failed():
-            waited_s += FAILED_POLL_S
         return answer
 
 

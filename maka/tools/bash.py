@@ -62,6 +62,10 @@ SPEC = ToolSpec(
 class BashTool:
     """The tool Bash. `shell` is an absolute path; `child_env` is all that a command sees of the environment."""
 
+    spec: ToolSpec = SPEC
+    recovery_mode: RecoveryMode = "outcome_unknown"
+    exclusive: bool = False
+
     def __init__(
         self, processes: Processes, shell: str, child_env: Mapping[str, str], sandbox: Sandbox, ground: Ground
     ) -> None:
@@ -70,18 +74,6 @@ class BashTool:
         self._child_env = dict(child_env)
         self._sandbox = sandbox
         self._ground = ground
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
-
-    @property
-    def recovery_mode(self) -> RecoveryMode:
-        return "outcome_unknown"
-
-    @property
-    def exclusive(self) -> bool:
-        return False
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Look at the workspace, spawn and return; everything else happens on the I/O thread."""

@@ -34,20 +34,12 @@ SPEC = ToolSpec(
 class GlobTool:
     """The tool Glob."""
 
+    spec: ToolSpec = SPEC
+    recovery_mode: RecoveryMode = "replay_safe"
+    exclusive: bool = False
+
     def __init__(self, ripgrep: Ripgrep) -> None:
         self._ripgrep = ripgrep
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
-
-    @property
-    def recovery_mode(self) -> RecoveryMode:
-        return "replay_safe"
-
-    @property
-    def exclusive(self) -> bool:
-        return False
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Spawn and return; names are matched here and not by ripgrep, whose patterns would override ignore rules."""

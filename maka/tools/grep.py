@@ -35,20 +35,12 @@ SPEC = ToolSpec(
 class GrepTool:
     """The tool Grep."""
 
+    spec: ToolSpec = SPEC
+    recovery_mode: RecoveryMode = "replay_safe"
+    exclusive: bool = False
+
     def __init__(self, ripgrep: Ripgrep) -> None:
         self._ripgrep = ripgrep
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
-
-    @property
-    def recovery_mode(self) -> RecoveryMode:
-        return "replay_safe"
-
-    @property
-    def exclusive(self) -> bool:
-        return False
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Spawn and return."""

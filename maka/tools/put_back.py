@@ -44,21 +44,13 @@ SPEC = ToolSpec(
 class PutBackTool:
     """The tool Undo. `blob` returns a stored value by its SHA-256, None where there is none."""
 
+    spec: ToolSpec = SPEC
+    recovery_mode: RecoveryMode = "outcome_unknown"
+    exclusive: bool = False
+
     def __init__(self, turns: FileTurns, blob: Callable[[str], bytes | None]) -> None:
         self._turns = turns
         self._blob = blob
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
-
-    @property
-    def recovery_mode(self) -> RecoveryMode:
-        return "outcome_unknown"
-
-    @property
-    def exclusive(self) -> bool:
-        return False
 
     def look(self, cwd: str, path: str) -> FileNow:
         """Say what a file is now. Any thread."""

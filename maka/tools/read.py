@@ -56,20 +56,12 @@ class Slice(Struct, frozen=True, kw_only=True):
 class ReadTool:
     """The tool Read."""
 
+    spec: ToolSpec = SPEC
+    recovery_mode: RecoveryMode = "replay_safe"
+    exclusive: bool = False
+
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
-
-    @property
-    def recovery_mode(self) -> RecoveryMode:
-        return "replay_safe"
-
-    @property
-    def exclusive(self) -> bool:
-        return False
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Read in the caller's thread: at most READ_SCAN_BYTES_MAX bytes pass through it."""

@@ -31,20 +31,12 @@ SPEC = ToolSpec(
 class WriteTool:
     """The tool Write."""
 
+    spec: ToolSpec = SPEC
+    recovery_mode: RecoveryMode = "outcome_unknown"
+    exclusive: bool = False
+
     def __init__(self, turns: FileTurns) -> None:
         self._turns = turns
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
-
-    @property
-    def recovery_mode(self) -> RecoveryMode:
-        return "outcome_unknown"
-
-    @property
-    def exclusive(self) -> bool:
-        return False
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Write in the caller's thread and, after the commit, in the thread that calls `then`."""
