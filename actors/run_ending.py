@@ -72,6 +72,7 @@ def complete(d: Deciding, ending: Ending, events: tuple[RuntimeEvent, ...]) -> N
 
     Nothing runs any more, so nothing is cancelled, and the facts are whole, so nothing is settled in short form.
     """
+    assert d.state.claim is None, "the first claim stands"
     d.set(claim=Claim(ending=ending, was=describe(d), final=events))
     d.do(*(Disarm(kind) for kind in TIMERS))
     append(d, Purpose.FINAL, events)

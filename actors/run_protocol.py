@@ -75,13 +75,13 @@ def _handle(d: Deciding, message: ToRun) -> None:
 
 def _work(d: Deciding, message: Work) -> None:
     match message:
+        case StartRun() if d.state.claim is not None:
+            pass  # a stop is control and came before it: nothing begins
         case StartRun() if d.state.plan.undo is not None:
             run_undo.next_file(d)
         case StartRun():
-            # A stop is control and may come before it: then nothing is sent.
-            if d.state.claim is None:
-                run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
-                _arm_deadline(d)
+            run_steps.send(d, NextRequest(step=1, attempt=1, tries=1, body=d.state.plan.body))
+            _arm_deadline(d)
         case Resume():
             if d.state.claim is None:
                 _arm_deadline(d)

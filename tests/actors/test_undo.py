@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from actors.messages_run import StopRun
+from actors.run import RunActor
 from maka.contracts.actions import WorkspaceChanged
 from maka.contracts.commands import MessageAccepted, UndoReceipt
 from maka.contracts.content import FunctionCall, InvocationOpened, Outcome, RootKind
@@ -174,6 +176,19 @@ def test_a_stop_cuts_an_undo_off_and_the_next_one_goes_on() -> None:
         done(case, undo(case))
         assert standing(case) == []
     assert cut > len(FILES)
+
+
+def test_a_stop_that_comes_before_the_start_of_an_undo_lets_nothing_begin() -> None:
+    case = changed()
+    before = list(case.host.world.actors)
+    reply = undo(case)
+    case.until(lambda: any(isinstance(actor, RunActor) and actor not in before for actor in case.host.world.actors))
+    run = next(actor for actor in case.host.world.actors if isinstance(actor, RunActor) and actor not in before)
+    stopped = SimReply()
+    run.address.tell(StopRun(source="test.button", reply=stopped))  # control, so it is handled before the Start
+    receipt = done(case, reply)
+    assert (receipt.status, receipt_of(stopped).calls) == ("aborted", ())
+    assert standing(case) == list(FILES)
 
 
 def test_wherever_an_undo_is_cut_by_a_crash_it_is_closed_and_can_be_given_again() -> None:
