@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import (
     DELTA_MERGE_BYTES_MAX,
     DELTA_MERGE_S,
@@ -121,6 +122,7 @@ class ChildProcess:
         self._over = False
         self._pipes: tuple[OutputPipe, ...] = ()
         self._pidfd: int | None = None
+        self.identity: ProcessIdentity | None = None
 
     def release(self) -> None:
         self._io.call_soon(self._on_release)
@@ -145,6 +147,7 @@ class ChildProcess:
         except (OSError, ValueError) as error:
             self._over = True
             return self._listener.failed(why_not(error, self._spec.cwd))
+        self.identity = gated.identity
         try:
             self._watch(gated)
             self._listener.waiting(gated.identity)
