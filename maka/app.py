@@ -9,6 +9,7 @@ from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from platform import platform
 from shutil import which
@@ -31,6 +32,7 @@ from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, Refus
 from maka.contracts.limits import FEED_RESTARTS_MAX, RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, SWEEP_EVERY_S
 from maka.contracts.model_ports import ModelProfile, Provider
 from maka.contracts.ports import LedgerReader
+from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.clock import SystemClock
 from maka.edges.ids import UuidSource
 from maka.edges.instructions import system_prompt
@@ -205,7 +207,7 @@ def _ports(
     providers: Providers,
     troupe: Troupe,
 ) -> Ports:
-    processes = AsyncProcesses(io)
+    processes = AsyncProcesses(io, config.tool_limits)
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
     own_rg = Path(sys.executable).with_name("rg")
     ground = untouchable(config)
@@ -223,7 +225,7 @@ def _ports(
             processes,
             child_env=config.child_env,
             rg_path=rg_path,
-            sandbox=find_sandbox(),
+            sandbox=find_sandbox(partial(find_bubblewrap, processes_max=config.tool_limits.processes_max)),
             ground=ground,
             turns=turns,
         ),

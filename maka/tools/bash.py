@@ -28,6 +28,7 @@ from maka.contracts.tool_ports import (
     ToolResult,
 )
 from maka.tools.boundary import boundary_of, refusal_text
+from maka.tools.bounds import likely_words, met_words
 from maka.tools.inside import Inside
 from maka.tools.output import CommandOutput
 from maka.tools.policy import Ground
@@ -121,7 +122,9 @@ def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float, boxed: boo
         pids = ", ".join(str(pid) for pid in end.survivors)
         note += f"; these processes could not be ended and may still run: {pids}"
         outcome = Outcome.OUTCOME_UNKNOWN
-    if outcome is not Outcome.OK:
+    if outcome is Outcome.ERROR:
+        text = with_footer(text, note, likely_words(text, end))
+    elif outcome is not Outcome.OK:
         text = with_footer(text, note)
     elif not text:
         text = "[no output, exit code 0]"
@@ -130,6 +133,8 @@ def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float, boxed: boo
 
 
 def _verdict(end: ProcessEnd, timeout_s: float, boxed: bool) -> tuple[Outcome, str]:
+    if end.limit is not None:
+        return Outcome.ERROR, met_words(end.limit)
     if end.cause == "timeout":
         return Outcome.TIMEOUT, f"timed out after {timeout_s:g} s and was ended; above is what it printed until then"
     if end.cause == "cancelled":

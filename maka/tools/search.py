@@ -16,6 +16,7 @@ from maka.contracts.content import Outcome
 from maka.contracts.limits import SEARCH_ERROR_BYTES_MAX, SEARCH_RECORD_BYTES_MAX, SEARCH_TIMEOUT_S
 from maka.contracts.tool_ports import ProcessEnd, Processes, ProcessSpec, Sandbox, ToolEnv, ToolListener, ToolResult
 from maka.tools.boundary import Place, boundary_of, locate
+from maka.tools.bounds import likely_words, met_words
 from maka.tools.policy import Ground, covers, is_under, sandbox_policy
 from maka.tools.results import error, with_footer
 from maka.tools.spawned import SpawnedCall
@@ -108,7 +109,7 @@ class Search:
     def _finish(self, end: ProcessEnd) -> ToolResult:
         outcome, notes = self._verdict(end)
         if outcome is Outcome.ERROR and not self._lines:
-            return error(notes[0])
+            return error("\n".join(filter(None, notes)))
         if not self._lines and not notes:
             notes = ["nothing found"]
         body = "".join(line + "\n" for line in self._lines)
@@ -117,6 +118,8 @@ class Search:
     def _verdict(self, end: ProcessEnd) -> tuple[Outcome, list[str]]:
         if end.survivors:
             return Outcome.OUTCOME_UNKNOWN, [f"the search could not be ended: process {end.survivors[0]} still runs"]
+        if end.limit is not None:
+            return Outcome.ERROR, [met_words(end.limit)]
         if self._enough:
             return Outcome.OK, [f"cut after {self._lines_max} results: narrow the search to see the others"]
         if end.cause == "timeout":
@@ -129,7 +132,7 @@ class Search:
         said = self._errors.decode("utf-8", "replace").strip()
         if self._lines:
             return Outcome.OK, [f"some files could not be searched: {said[:500]}"]
-        return Outcome.ERROR, [f"the search failed (exit code {end.exit_code}): {said}"]
+        return Outcome.ERROR, [f"the search failed (exit code {end.exit_code}): {said}", likely_words(said, end)]
 
 
 def _escaped(sign: re.Match[str]) -> str:
