@@ -15,6 +15,7 @@ from maka.contracts.actions import RecoveryMode
 from maka.contracts.boundary import Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import BASH_TIMEOUT_MAX_S, BASH_TIMEOUT_S
+from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import (
     BoundaryNeed,
@@ -68,13 +69,20 @@ class BashTool:
     exclusive: bool = False
 
     def __init__(
-        self, processes: Processes, shell: str, child_env: Mapping[str, str], sandbox: Sandbox, ground: Ground
+        self,
+        processes: Processes,
+        shell: str,
+        child_env: Mapping[str, str],
+        sandbox: Sandbox,
+        ground: Ground,
+        masks: Masks = NO_MASKS,
     ) -> None:
         self._processes = processes
         self._shell = shell
         self._child_env = dict(child_env)
         self._sandbox = sandbox
         self._ground = ground
+        self._masks = masks
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Look at the workspace, spawn and return; everything else happens on the I/O thread."""
@@ -98,7 +106,7 @@ class BashTool:
                     error(f"path_changed: the workspace changed while it was looked at ({problem}): try again")
                 )
                 return no_effect
-        output = CommandOutput(listener.output)
+        output = CommandOutput(listener.output, self._masks)
 
         def finish(end: ProcessEnd) -> ToolResult:
             output.close()

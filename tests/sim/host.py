@@ -33,8 +33,10 @@ from maka.contracts.errors import LedgerFailedError, LedgerFullError, Refusal, R
 from maka.contracts.events import Committed
 from maka.contracts.ids import CommandId, EventId, RunId, SessionId
 from maka.contracts.model_ports import ChatRequest, Provider
+from maka.edges.secrets import Secrets
 from projections import session_index
 from tests.sim.faults import FaultyBlobs, FaultyLedger, fail_commit
+from tests.sim.laws import SECRET
 from tests.sim.model import Said, SimProvider
 from tests.sim.outside import Effects, SimCatalog, SimLeftovers, SimProcesses, SimReply, SimSink, SimUndo, Watch
 from tests.sim.world import World
@@ -94,6 +96,7 @@ class SimHost:
             prompt=lambda cwd: f"You work in {cwd}.",
             spawn=world.spawn,
             log=QUIET,
+            masks=Secrets([SECRET]),
         )
         self.fatal = []
         over: list[Address[ToKernel]] = []
