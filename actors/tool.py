@@ -18,7 +18,7 @@ from actors.messages_work import CancelTool, CommitWanted, Dispatch, Grant, Outp
 from actors.tool_masks import LiveMasks, masked_process, masked_result
 from actors.verdicts import ToolAnswer
 from actors.wiring import Ports
-from maka.contracts.actions import FileChange, ProcessStarted, WorkspaceChanged
+from maka.contracts.actions import ArtifactDelta, FileChange, ProcessStarted, WorkspaceChanged
 from maka.contracts.content import BlobRef, Outcome
 from maka.contracts.errors import LedgerError
 from maka.contracts.ids import CallId
@@ -60,6 +60,8 @@ class ToolActor(MakaActor[ToTool]):
         self._ended = False
         self._started_s = 0.0
         self._token = 0
+        self._workspace = ""
+        self._written: ArtifactDelta | None = None
         self._waiting: dict[int, Callable[[bool], None]] = {}
 
     def receive(self, message: ToTool) -> None:
@@ -92,6 +94,7 @@ class ToolActor(MakaActor[ToTool]):
 
     def _start(self, message: Dispatch) -> None:
         self._started_s = self._clock.monotonic_s()
+        self._workspace = message.env.boundary.workspace or message.env.cwd
         if self._cancelled:
             self._end(ToolResult(outcome=Outcome.NOT_STARTED, text="not started: the run was stopped first"))
             return
@@ -152,6 +155,10 @@ class ToolActor(MakaActor[ToTool]):
             mode=fact.mode,
             undoes=fact.undoes,
         )
+        if fact.undoes is None and fact.after_sha256 is not None:
+            # No copy of it: the call's arguments and the old content say what it holds, and the fact its hash.
+            name = fact.path.removeprefix(self._workspace.rstrip("/") + "/")
+            self._written = ArtifactDelta(call_id=self._call_id, kind="file", name=name)
         self._run.tell(FactWanted(call_id=self._call_id, token=self._token, file_change=change, blobs=blobs))
 
     def _refuse_effect(self, token: int, reason: str) -> None:
@@ -191,6 +198,7 @@ class ToolActor(MakaActor[ToTool]):
             diff=diff,
             seen=result.seen,
             workspace=None if result.workspace is None else _workspace_changed(self._call_id, result.workspace),
+            artifacts=(self._written,) if self._written is not None and result.outcome is Outcome.OK else (),
             blobs=(*whole_blobs, *diff_blobs),
         )
         self._run.tell(ToolEnded(call_id=self._call_id, answer=answer))

@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
+from maka.contracts.actions import BoundaryRequest
 from maka.contracts.masks import Masks, MaskStream
-from maka.contracts.tool_ports import ProcessFact, ToolResult, WorkspaceDiff
+from maka.contracts.tool_ports import Asked, ProcessFact, ToolResult, WorkspaceDiff
 
 
 class LiveMasks:
@@ -40,6 +41,15 @@ def masked_result(result: ToolResult, masks: Masks) -> ToolResult:
         seen=None if result.seen is None or masks.holds(result.seen.path) else result.seen,
         workspace=None if result.workspace is None else _masked_names(result.workspace, masks),
     )
+
+
+def masked_request(asked: Asked | str, masks: Masks) -> Asked | str:
+    """Return a request to a person, or a refusal without secrets: also where a link leads to a path that holds one."""
+    if isinstance(asked, str):
+        return masks(asked)
+    if isinstance(asked, BoundaryRequest) and any(masks.holds(entry.path) for entry in asked.expansion.filesystem):
+        return "not asked: a path holds a secret, which would be recorded"
+    return asked
 
 
 def _masked_bytes(data: bytes, masks: Masks) -> bytes:

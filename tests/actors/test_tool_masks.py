@@ -7,9 +7,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from maka.contracts.actions import FileSeen, ProcessIdentity
+from actors.tool_masks import masked_request
+from maka.contracts.actions import BoundaryRequest, FileSeen, ProcessIdentity
+from maka.contracts.boundary import Expansion, FileEntry
 from maka.contracts.codec import encode
 from maka.contracts.content import FunctionResponse, Outcome
+from maka.contracts.ids import CallId
 from maka.contracts.limits import ERROR_TEXT_CHARS_MAX
 from maka.contracts.masks import SECRET_MARK
 from maka.contracts.session_events import ToolOutputDelta
@@ -22,6 +25,7 @@ from maka.contracts.tool_ports import (
     ToolResult,
     WorkspaceDiff,
 )
+from maka.edges.secrets import Secrets
 from tests.actors.case import Case, asks, then
 from tests.sim.laws import SECRET
 from tests.sim.outside import Said, SimTool
@@ -103,6 +107,16 @@ def test_the_command_line_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     acts = [item.event.actions for item in case.host.session_facts(case.session_id)]
     (started,) = [act.process_started for act in acts if act is not None and act.process_started is not None]
     assert started.command == f"curl -H 'X-Key: {SECRET_MARK}'"
+
+
+def test_a_request_whose_path_holds_a_secret_is_not_recorded() -> None:
+    masks = Secrets([KEY])
+    entry = FileEntry(path=f"/w/{KEY}", access="read", scope="exact")
+    asked = BoundaryRequest(call_id=CallId("c"), expansion=Expansion(filesystem=(entry,)), justification="x")
+    assert masked_request(asked, masks) == "not asked: a path holds a secret, which would be recorded"
+    assert masked_request(f"no {KEY}", masks) == f"no {SECRET_MARK}"
+    fine = replace(asked, expansion=Expansion(network=True))
+    assert masked_request(fine, masks) is fine
 
 
 def test_a_path_that_holds_a_secret_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
