@@ -284,10 +284,10 @@ class SessionActor(MakaActor[ToSession]):
         self._pending = None
         if isinstance(result, Refusal):
             self._held = pending.reply is None  # until LedgerUp
-            if pending.reply is not None:
-                pending.reply.set(result)
+            pending.answer(result)
             return
         if not self._catch_up():
+            pending.answer(UNKNOWN)
             return
         if isinstance(pending.opened, Prepared):
             assert pending.reply is not None, "an undo is a command"
@@ -306,17 +306,17 @@ class SessionActor(MakaActor[ToSession]):
 
     def _undo(self, command: commands.Undo, reply: ReplyTo[Reply]) -> None:
         live, closing = self._run.run_id, self._shutting_down
-        self._act(
-            self._refusal or session_undo.prepare(self._ports, self._log, command, live=live, closing=closing), reply
-        )
+        undo = self._refusal or session_undo.prepare(self._ports, self._log, command, live=live, closing=closing)
+        self._act(undo, reply)
 
     def _act(self, answer: Append | Prepared | Reply, reply: ReplyTo[Reply]) -> None:
-        if isinstance(answer, Append):
-            self._send(answer, reply)
-        elif isinstance(answer, Prepared):
-            self._send(answer.append, reply, answer)
-        else:
-            reply.set(answer)
+        match answer:
+            case Append():
+                self._send(answer, reply)
+            case Prepared():
+                self._send(answer.append, reply, answer)
+            case _:
+                reply.set(answer)
 
     # -- stop -----------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,11 @@ class Pending(Struct, frozen=True, kw_only=True):
     reply: ReplyTo[Reply] | None
     opened: Opened | Prepared | None
 
+    def answer(self, reply: Reply) -> None:
+        """Tell whoever waits, if anybody does."""
+        if self.reply is not None:
+            self.reply.set(reply)
+
 
 def stored_outcome(reader: LedgerReader, key: CommandKey) -> Reply | None:
     """Return the outcome of a command that was handled before, or the refusal of its id for another one."""
@@ -57,6 +62,11 @@ def boundary_change(ports: Ports, log: SessionLog, command: ChangeBoundary) -> A
     """Return the append of a person's change of the boundary, its stored outcome, or why it can't be."""
     if (stored := stored_outcome(ports.reader, session_protocol.key_of(command))) is not None:
         return stored
+    try:
+        log.catch_up(ports.reader)  # a run's decision may be newer than what is known here
+    except (LedgerError, FoldError) as error:
+        words = f"the session's boundary can't be read ({error}); `maka verify` shows where"
+        return Refusal(code=RefusalCode.SESSION_DAMAGED, message=words)
     assert log.boundary is not None
     at = At(ports.ids(), ports.clock.now_ms())
     return session_protocol.change_boundary(command, log.boundary, log.control_seq, at)

@@ -5,7 +5,7 @@ Two hosts on two state roots live in one process; nothing here touches signals, 
 
 import random
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -84,12 +84,17 @@ class Providers:
 
 @dataclass(frozen=True)
 class Host:
-    """A running Maka over one state root. `failed` is set when the ledger failed and the process must leave."""
+    """A running Maka over one state root. `failed` is set when the ledger failed and the process must leave.
+
+    `abandon` kills what the tools run, at once and unrecorded: for a process that leaves now, instead of `close`. The
+    next start tells of it as of a crash.
+    """
 
     manager: SessionManager
     reader: LedgerReader
     recovered_runs: int
     failed: Event
+    abandon: Callable[[], None]
     _closing: ExitStack
 
     def close(self) -> None:
@@ -142,7 +147,9 @@ def open_host(config: Config) -> Host:
             stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep
         )
         troupe = Troupe()
-        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets), troupe, secrets)
+        processes = AsyncProcesses(io, config.tool_limits)
+        providers = Providers(config.profiles, io, secrets)
+        ports = _ports(config, log, processes, timers, store, blobs, providers, troupe, secrets)
         feed = _start_feed(stack, log, store)
         ledger.tell(Follow(to=feed))
         stack.callback(_stop_troupe, troupe, log)
@@ -152,7 +159,7 @@ def open_host(config: Config) -> Host:
         _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log)
         manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set)
-        return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
+        return Host(manager, store, recovered, failed, processes.kill_all, stack.pop_all())
 
 
 def is_running(config: Config) -> bool:
@@ -185,7 +192,7 @@ def open_provider(config: Config, name: str) -> Generator[Provider]:
 def _ports(
     config: Config,
     log: Log,
-    io: IoLoop,
+    processes: AsyncProcesses,
     timers: ThreadTimers,
     store: LmdbLedger,
     blobs: FileBlobs,
@@ -193,7 +200,6 @@ def _ports(
     troupe: Troupe,
     secrets: Secrets,
 ) -> Ports:
-    processes = AsyncProcesses(io, config.tool_limits)
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
     own_rg = Path(sys.executable).with_name("rg")
     ground = untouchable(config)

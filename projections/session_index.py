@@ -164,7 +164,7 @@ def _control(state: Header, item: Committed) -> Header:
         profile, model = configured.profile or state.profile, configured.model or state.model
         state = replace(state, profile=profile, model=model)
     if (boundary := actions.boundary_changed) is not None:
-        state = replace(state, boundary=boundary.profile, boundary_revision=boundary.revision)
+        state = replace(state, boundary=boundary.profile, boundary_revision=state.boundary_revision + 1)
     return state
 
 
@@ -215,6 +215,8 @@ def _waits(state: Header, event_id: EventId, actions: Actions) -> Header:
         opened = opened or delta.boundary_request is not None
         if delta.boundary_decision is not None:
             closed = delta.boundary_decision.request_id
+            allowed = delta.boundary_decision.decision == "allow"
+            state = replace(state, boundary_revision=state.boundary_revision + allowed)
         closed = delta.wait_closed or closed
     if opened:
         state = replace(state, waiting=(*state.waiting, event_id))

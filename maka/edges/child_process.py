@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import (
     KILL_GRACE_S,
     PIPE_DRAIN_S,
@@ -70,6 +71,7 @@ class ChildProcess:
         self._over = False
         self._pipes: tuple[OutputPipe, ...] = ()
         self._pidfd: int | None = None
+        self.identity: ProcessIdentity | None = None
 
     def release(self) -> None:
         self._io.call_soon(self._on_release)
@@ -98,6 +100,7 @@ class ChildProcess:
         except (OSError, ValueError) as error:
             self._over = True
             return self._listener.failed(why_not(error, self._spec.cwd))
+        self.identity = gated.identity
         try:
             self._watch(gated)
             self._listener.waiting(gated.identity)

@@ -12,8 +12,11 @@ from maka.contracts.limits import SPAWNS_PER_TICK_MAX
 from maka.contracts.tool_limits import ToolLimits
 from maka.contracts.tool_ports import ProcessHandle, ProcessListener, ProcessSpec
 from maka.edges.child_process import ChildProcess, Io, Trees
-from maka.edges.process_end import end_left_over
+from maka.edges.process_end import end_left_over, kill
+from maka.edges.process_tree import Table
 from maka.edges.spawn_bounds import resolved
+
+KILL_ALL_LOOKS = 5
 
 
 class AsyncProcesses:
@@ -22,6 +25,7 @@ class AsyncProcesses:
     def __init__(self, io: Io, limits: ToolLimits | None = None) -> None:
         self._io = io
         self._trees = Trees(resolved(limits or ToolLimits()))
+        self._children: set[ChildProcess] = set()
         self._spawned_this_turn = 0
 
     def spawn(self, spec: ProcessSpec, listener: ProcessListener) -> ProcessHandle:
@@ -34,13 +38,31 @@ class AsyncProcesses:
         """End what is left of recorded processes. Blocks up to 3 s: not for the I/O thread."""
         return end_left_over(found)
 
+    def kill_all(self) -> None:
+        """Send KILL to every child and all that it brought about, for a process that leaves without waiting.
+
+        Any thread. Looks a few times, since what forks meanwhile escapes one look.
+        """
+        for _ in range(KILL_ALL_LOOKS):
+            table, found = Table(), False
+            for child in tuple(self._children):
+                if child.identity is not None and (alive := table.related(child.identity)):
+                    kill(child.identity.group, alive)
+                    found = True
+            if not found:
+                return
+
     async def _run(self, child: ChildProcess) -> None:
         while self._spawned_this_turn >= SPAWNS_PER_TICK_MAX:
             await asyncio.sleep(0)
         if not self._spawned_this_turn:
             asyncio.get_running_loop().call_soon(self._next_turn)
         self._spawned_this_turn += 1
-        await child.run()
+        self._children.add(child)
+        try:
+            await child.run()
+        finally:
+            self._children.discard(child)
 
     def _next_turn(self) -> None:
         self._spawned_this_turn = 0

@@ -1,12 +1,12 @@
 """Parked runs: durable, without actors, revived by the first answer, before and after a restart alike."""
 
 from actors.messages import Shutdown
-from maka.contracts.commands import AnswerTaken, StopReceipt
+from maka.contracts.commands import AnswerTaken, BoundarySet, StopReceipt
 from maka.contracts.content import Outcome, RunLimits
 from maka.contracts.errors import FailureClass, Refusal, RefusalCode
 from maka.contracts.ids import EventId, InvocationId
 from maka.contracts.model_ports import ChatRequest
-from projections import run_record
+from projections import boundary, run_record, session_index
 from tests.actors.case import Case, asks, then
 from tests.sim.checkers import Checker
 from tests.sim.outside import Said, SimReply
@@ -220,3 +220,21 @@ def test_an_answer_that_comes_while_tools_still_run_is_taken() -> None:
     case.host.world.run()
     Checker(case.host).settled()
     assert sorted(case.outcomes()) == sorted([Outcome.OK, Outcome.ABORTED])
+
+
+def test_a_grant_can_be_taken_back_while_the_run_that_got_it_goes_on() -> None:
+    """The session's own view is older than the run's decision, so it looks at the log first."""
+    case = Case(then(asks("Ask", args={"path": "/boundary"}), Said(text=("on and on",), hangs=True)))
+    case.until(lambda: bool(case.host.waits(case.session_id)))
+    taken = case.host.decide(case.session_id, wait_of(case), "allow")
+    case.until(lambda: taken.value is not None)
+    assert isinstance(taken.value, AnswerTaken)
+    origin = case.host.store.read_positions(taken.value.position - 1, 1)[0].event.id
+    changed = case.host.change_boundary(case.session_id, revoked=(EventId(origin),))
+    case.host.world.run()
+    assert isinstance(changed.value, BoundarySet), changed.value
+    assert changed.value.revision == 2
+    header = session_index.decode(case.host.store.header_of(case.session_id) or b"")
+    state = boundary.project(case.host.session_facts(case.session_id))
+    assert state is not None
+    assert (header.boundary_revision, state.boundary.revision, state.boundary.grants) == (2, 2, ())

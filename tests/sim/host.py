@@ -17,6 +17,7 @@ from actors.messages import (
     LedgerDied,
     Recover,
     SendMessage,
+    SetBoundary,
     Shutdown,
     StopSession,
     Sweep,
@@ -27,6 +28,7 @@ from actors.messages_ledger import Follow, Subscribe, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.wiring import Ports
 from maka.contracts import commands
+from maka.contracts.boundary import Expansion, Profile
 from maka.contracts.commands import SessionCreated
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import LedgerFailedError, LedgerFullError, Refusal, RefusalCode, RefusedError
@@ -184,6 +186,26 @@ class SimHost:
     def stop(self, session_id: SessionId, source: str = "test.button") -> SimReply:
         reply = SimReply()
         self.kernel.tell(StopSession(command=commands.Stop(session_id=session_id, source=source), reply=reply))
+        return reply
+
+    def change_boundary(
+        self,
+        session_id: SessionId,
+        *,
+        profile: Profile | None = None,
+        grants: Expansion | None = None,
+        revoked: tuple[EventId, ...] = (),
+        command_id: str | None = None,
+    ) -> SimReply:
+        reply = SimReply()
+        command = commands.ChangeBoundary(
+            command_id=self._command(command_id),
+            session_id=session_id,
+            profile=profile,
+            grants=grants or Expansion(),
+            revoked=revoked,
+        )
+        self.kernel.tell(SetBoundary(command=command, reply=reply))
         return reply
 
     def undo_changes(
