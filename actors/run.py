@@ -41,6 +41,7 @@ from actors.run_effects import (
 from actors.run_types import Build, Built, Env, State, Wanted
 from actors.timers import Deadlines
 from actors.tool import ToolActor
+from actors.tool_masks import masked_request
 from actors.wiring import Ports
 from maka.contracts.codec import drafts
 from maka.contracts.commands import Reply as Replied
@@ -232,7 +233,7 @@ class RunActor(MakaActor[ToRun]):
         tool: object = self._ports.catalog.get(effect.call.name)
         assert isinstance(tool, AskingTool), "the protocol asks for asking tools only"
         try:
-            asked = tool.prepare(effect.call, effect.env)
+            asked = masked_request(tool.prepare(effect.call, effect.env), self._ports.masks)
         except OSError as error:
             asked = f"this can't be asked for: {error.strerror or error}"
         self.address.tell(AskReady(call_id=effect.call.call_id, asked=asked))

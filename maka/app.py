@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from platform import platform
 from shutil import which
@@ -26,11 +27,12 @@ from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.troupe import Troupe
 from actors.wiring import Ports
-from maka.config import Config, read_key
+from maka.config import Config, known_secrets, read_key
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
 from maka.contracts.limits import FEED_RESTARTS_MAX, RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, SWEEP_EVERY_S
 from maka.contracts.model_ports import ModelProfile, Provider
 from maka.contracts.ports import LedgerReader
+from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.clock import SystemClock
 from maka.edges.ids import UuidSource
 from maka.edges.instructions import system_prompt
@@ -38,8 +40,8 @@ from maka.edges.io_loop import IoLoop
 from maka.edges.logs import LogFile, make_logger
 from maka.edges.openai_chat import OpenAIChat
 from maka.edges.processes import AsyncProcesses
-from maka.edges.redact import Redactor
 from maka.edges.sandbox import find_sandbox
+from maka.edges.secrets import Secrets
 from maka.edges.timers import ThreadTimers
 from maka.session_manager import SessionManager
 from maka.storage.blobs import FileBlobs
@@ -60,7 +62,7 @@ FAILED = "the ledger failed; start again to see what is durable"
 class Providers:
     """Profile name -> provider, made at first use and kept; the key is read then and held nowhere else."""
 
-    def __init__(self, profiles: Mapping[str, ModelProfile], io: IoLoop, secrets: "Secrets") -> None:
+    def __init__(self, profiles: Mapping[str, ModelProfile], io: IoLoop, secrets: Secrets) -> None:
         self._profiles = profiles
         self._secrets = secrets
         self._io = io
@@ -78,21 +80,6 @@ class Providers:
                 self._secrets.add(key)
                 self._made[name] = OpenAIChat(profile, key, self._io, SystemClock())
             return self._made[name]
-
-
-class Secrets:
-    """Masks the keys that were read so far, in every line of the log."""
-
-    def __init__(self) -> None:
-        self._known: tuple[str, ...] = ()
-        self._redact = Redactor()
-
-    def add(self, secret: str) -> None:
-        self._known = (*self._known, secret)
-        self._redact = Redactor(self._known)
-
-    def __call__(self, text: str) -> str:
-        return self._redact(text)
 
 
 @dataclass(frozen=True)
@@ -137,10 +124,10 @@ def open_host(config: Config) -> Host:
         # Before anything else is made here: a root that holds a file but no store isn't taken for ours.
         store = LmdbLedger.open(config.state_root)
         stack.callback(store.close)
-        secrets = Secrets()
+        secrets = Secrets(known_secrets(config))
         sink = _open_log(config.state_root)
         stack.callback(sink.close)
-        log = make_logger(sink, secrets, config.log_level)
+        log = make_logger(sink, secrets.redact, config.log_level)
         io = IoLoop.start()
         stack.callback(io.close)
         timers = ThreadTimers.start()
@@ -160,9 +147,9 @@ def open_host(config: Config) -> Host:
             stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep
         )
         troupe = Troupe()
-        processes = AsyncProcesses(io)
+        processes = AsyncProcesses(io, config.tool_limits)
         providers = Providers(config.profiles, io, secrets)
-        ports = _ports(config, log, processes, timers, store, blobs, providers, troupe)
+        ports = _ports(config, log, processes, timers, store, blobs, providers, troupe, secrets)
         feed = _start_feed(stack, log, store)
         ledger.tell(Follow(to=feed))
         stack.callback(_stop_troupe, troupe, log)
@@ -211,11 +198,12 @@ def _ports(
     blobs: FileBlobs,
     providers: Providers,
     troupe: Troupe,
+    secrets: Secrets,
 ) -> Ports:
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
     own_rg = Path(sys.executable).with_name("rg")
     ground = untouchable(config)
-    turns = FileTurns(ground)
+    turns = FileTurns(ground, secrets)
     rg_path = str(own_rg) if own_rg.exists() else which("rg", path=config.child_env.get("PATH"))
     return Ports(
         ids=UuidSource(),
@@ -229,18 +217,24 @@ def _ports(
             processes,
             child_env=config.child_env,
             rg_path=rg_path,
-            sandbox=find_sandbox(),
+            sandbox=find_sandbox(partial(find_bubblewrap, processes_max=config.tool_limits.processes_max)),
             ground=ground,
             turns=turns,
+            masks=secrets,
         ),
         undo=PutBackTool(turns, store.blob),
         processes=processes,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
-            cwd, config_dir=str(config.config_dir), date=date.today().isoformat(), platform=platform(terse=True)
+            cwd,
+            config_dir=str(config.config_dir),
+            date=date.today().isoformat(),
+            platform=platform(terse=True),
+            masks=secrets,
         ),
         spawn=troupe,
         log=log,
+        masks=secrets,
     )
 
 

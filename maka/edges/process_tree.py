@@ -23,7 +23,10 @@ EXEC_S = 0.002
 
 
 class Stat(Struct, frozen=True, kw_only=True):
-    """One line of `/proc/PID/stat`, as far as it is needed. `start_ticks` counts clock ticks since boot."""
+    """One line of `/proc/PID/stat`, as far as it is needed. `start_ticks` counts clock ticks since boot.
+
+    `resident_pages` counts pages that others share, and those of files, too.
+    """
 
     pid: int
     state: str
@@ -31,6 +34,8 @@ class Stat(Struct, frozen=True, kw_only=True):
     group: int
     session: int
     start_ticks: int
+    threads: int = 1
+    resident_pages: int = 0
 
 
 def stat_of(pid: int) -> Stat | None:
@@ -46,6 +51,8 @@ def stat_of(pid: int) -> Stat | None:
         group=int(fields[2]),
         session=int(fields[3]),
         start_ticks=int(fields[19]),
+        threads=int(fields[17]),
+        resident_pages=int(fields[21]),
     )
 
 

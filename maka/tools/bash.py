@@ -15,6 +15,7 @@ from maka.contracts.actions import RecoveryMode
 from maka.contracts.boundary import Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import BASH_TIMEOUT_MAX_S, BASH_TIMEOUT_S
+from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import (
     BoundaryNeed,
@@ -28,6 +29,7 @@ from maka.contracts.tool_ports import (
     ToolResult,
 )
 from maka.tools.boundary import boundary_of, refusal_text
+from maka.tools.bounds import likely_words, met_words
 from maka.tools.inside import Inside
 from maka.tools.output import CommandOutput
 from maka.tools.policy import Ground
@@ -67,13 +69,20 @@ class BashTool:
     exclusive: bool = False
 
     def __init__(
-        self, processes: Processes, shell: str, child_env: Mapping[str, str], sandbox: Sandbox, ground: Ground
+        self,
+        processes: Processes,
+        shell: str,
+        child_env: Mapping[str, str],
+        sandbox: Sandbox,
+        ground: Ground,
+        masks: Masks = NO_MASKS,
     ) -> None:
         self._processes = processes
         self._shell = shell
         self._child_env = dict(child_env)
         self._sandbox = sandbox
         self._ground = ground
+        self._masks = masks
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Look at the workspace, spawn and return; everything else happens on the I/O thread."""
@@ -97,7 +106,7 @@ class BashTool:
                     error(f"path_changed: the workspace changed while it was looked at ({problem}): try again")
                 )
                 return no_effect
-        output = CommandOutput(listener.output)
+        output = CommandOutput(listener.output, self._masks)
 
         def finish(end: ProcessEnd) -> ToolResult:
             output.close()
@@ -121,7 +130,9 @@ def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float, boxed: boo
         pids = ", ".join(str(pid) for pid in end.survivors)
         note += f"; these processes could not be ended and may still run: {pids}"
         outcome = Outcome.OUTCOME_UNKNOWN
-    if outcome is not Outcome.OK:
+    if outcome is Outcome.ERROR:
+        text = with_footer(text, note, likely_words(text, end))
+    elif outcome is not Outcome.OK:
         text = with_footer(text, note)
     elif not text:
         text = "[no output, exit code 0]"
@@ -130,6 +141,8 @@ def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float, boxed: boo
 
 
 def _verdict(end: ProcessEnd, timeout_s: float, boxed: bool) -> tuple[Outcome, str]:
+    if end.limit is not None:
+        return Outcome.ERROR, met_words(end.limit)
     if end.cause == "timeout":
         return Outcome.TIMEOUT, f"timed out after {timeout_s:g} s and was ended; above is what it printed until then"
     if end.cause == "cancelled":

@@ -23,8 +23,11 @@ class Open:
 
 
 def put(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
+    def find(*_: object) -> Sandbox:
+        return sandbox
+
     for place in ("maka.app", "maka.edges.sandbox"):
-        monkeypatch.setattr(f"{place}.find_sandbox", lambda: sandbox)
+        monkeypatch.setattr(f"{place}.find_sandbox", find)
 
 
 def line(output: str) -> str:

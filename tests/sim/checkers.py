@@ -17,7 +17,7 @@ from projections.settlement import Ending
 from projections.window import LEVEL_MAX
 from tests.checkers import check_endings, check_messages
 from tests.sim.host import SimHost
-from tests.sim.laws import BrokenLaw
+from tests.sim.laws import SECRET, BrokenLaw
 from tests.sim.outside import HANGING
 
 NEVER = (Outcome.NOT_STARTED, Outcome.REFUSED)
@@ -89,12 +89,22 @@ class Checker:
         content, effects = item.event.content, self._host.effects
         if isinstance(content, FunctionCall):
             self._names[item.event.id] = content.name
+        self._check_secrets(item)
         if not isinstance(content, FunctionResponse) or self._names.get(content.call_id) == "Ask":
             return
         if content.outcome in NEVER and content.call_id in effects.done:
             raise BrokenLaw(f"a call that had an effect is said to be {content.outcome}")
         if content.outcome is Outcome.OK and content.call_id not in effects.started:
             raise BrokenLaw("a call that was never started has a result")
+
+    def _check_secrets(self, item: Committed) -> None:
+        """What a tool says is stored without the secret, in facts and in values beside them."""
+        content, found = item.event.content, [encode(item.event)]
+        if isinstance(content, FunctionResponse):
+            refs = [ref for ref in (content.whole, content.diff) if ref is not None]
+            found += [self._host.store.blob(ref.sha256) or b"" for ref in refs]
+        if any(SECRET.encode() in data for data in found):
+            raise BrokenLaw("a secret was stored")
 
     def _check_claim(self, event: RuntimeEvent) -> None:
         """The first ending that was claimed is the one that is written; a completed one may not find room."""

@@ -36,8 +36,10 @@ from maka.contracts.events import Committed
 from maka.contracts.ids import CommandId, EventId, RunId, SessionId
 from maka.contracts.model_ports import ChatRequest, Provider
 from maka.contracts.ports import LedgerReader
+from maka.edges.secrets import Secrets
 from projections import session_index
 from tests.sim.faults import FaultyBlobs, FaultyLedger, FlakyReader, fail_commit
+from tests.sim.laws import SECRET
 from tests.sim.model import Said, SimProvider
 from tests.sim.outside import (
     Effects,
@@ -109,6 +111,7 @@ class SimHost:
             prompt=lambda cwd: f"You work in {cwd}.",
             spawn=world.spawn,
             log=QUIET,
+            masks=Secrets([SECRET]),
         )
         self.fatal = []
         over: list[Address[ToKernel]] = []
