@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", metavar="FILE", help="Write it to a file instead.")
 @click.option("--json", "as_json", is_flag=True, help="One artifact per line.")
 def artifacts(name: str, number: int | None, output: str | None, as_json: bool) -> None:
-    """List the files, diffs, long outputs and texts that a session or a run left; with N, print one.
+    """List what a session or a run left, or print one of it.
 
-    Numbers are those of the list for the same name.
+    Files that were written, diffs, long outputs and texts. N is a number of the list for the same name.
     """
     import msgspec
 
