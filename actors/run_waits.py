@@ -29,6 +29,8 @@ from maka.contracts.events import RuntimeEvent
 from maka.contracts.ids import CallId, EventId
 from maka.contracts.tool_ports import Asked
 
+NO_ANSWER = "none was given. Go on as you think best, and say in the end what you assumed."
+
 
 def ask(d: Deciding, call_id: CallId, asked: Asked | str) -> None:
     """Make a prepared request durable; what can't be asked is answered at once. After a claim nothing is asked."""
@@ -137,4 +139,4 @@ def _words(command: commands.Answer) -> str:
         return "The person allowed it. Repeat the call that needed it."
     if command.decision == "deny":
         return "The person denied it. Go on without it, or say what can't be done."
-    return "\n".join(f"Answer {number}: {each or '(none)'}" for number, each in enumerate(command.answers or (), 1))
+    return "\n".join(f"Answer {number}: {each or NO_ANSWER}" for number, each in enumerate(command.answers or (), 1))
