@@ -8,7 +8,7 @@ a whole too, while one that was found lives in it: so a tree ends that forks fas
 import os
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from maka.contracts.actions import ProcessIdentity
@@ -34,6 +34,7 @@ class Ending:
         self._over_at_s = self._kill_at_s + KILL_GRACE_S
         self._killing = False
         self._known: list[Stat] = []
+        self._missed: list[Stat] = []
         self._empty_looks = 0
         self._told: set[tuple[int, int]] = set()
 
@@ -51,15 +52,14 @@ class Ending:
         self._empty_looks = 0 if found else self._empty_looks + 1
         if not found and (not table.is_restless or self._empty_looks == EMPTY_LOOKS_MAX):
             return True
-        self._known = found or self._known
         if is_late:
-            self.survivors = tuple(stat.pid for stat in self._known)
+            self.survivors = tuple(stat.pid for stat in found or self._missed)
             return True
         if not found:
             return False
-        self.was_found = True
+        self._known, self.was_found = found, True
         if self._killing:
-            kill(self.leader.group, self._known)
+            self._missed = kill(self.leader.group, found)
         else:
             self._terminate()
         return False
@@ -76,13 +76,17 @@ class Ending:
             _send_group(self.leader.group, signal.SIGTERM)
 
 
-def kill(group: int, found: Iterable[Stat]) -> None:
-    """Send KILL to those that were found just now, and to the group where one of them lives in it."""
+def kill(group: int, found: Iterable[Stat]) -> list[Stat]:
+    """Send KILL to those that were found just now, and to the group where one of them lives in it.
+
+    Returns those that were gone before it reached them.
+    """
     # A host that was started in a dead owner's call may be a member itself.
-    if group != os.getpgrp() and any(stat.group == group and is_alive(stat) for stat in found):
+    is_there = group != os.getpgrp() and any(stat.group == group and is_alive(stat) for stat in found)
+    missed = [stat for stat in found if not _send(stat, signal.SIGKILL)]
+    if is_there:
         _send_group(group, signal.SIGKILL)
-    for stat in found:
-        _send(stat, signal.SIGKILL)
+    return missed
 
 
 def _send_group(group: int, number: signal.Signals) -> None:
@@ -90,23 +94,29 @@ def _send_group(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-def _send(stat: Stat, number: signal.Signals) -> None:
+def _send(stat: Stat, number: signal.Signals) -> bool:
+    """Say whether the process was there to get it."""
     try:
         pidfd = os.pidfd_open(stat.pid)
     except ProcessLookupError:
-        return
+        return False
     except (AttributeError, OSError):  # no Linux, a container without it, or no descriptor left
-        if is_alive(stat):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(stat.pid, number)
-        return
+        return is_alive(stat) and _delivered(os.kill, stat.pid, number)
     try:
         # Looked at after the opening: had the number been given away, then before it, and it shows.
-        if is_alive(stat):
-            with suppress(ProcessLookupError, PermissionError):
-                signal.pidfd_send_signal(pidfd, number)
+        return is_alive(stat) and _delivered(signal.pidfd_send_signal, pidfd, number)
     finally:
         os.close(pidfd)
+
+
+def _delivered(send: Callable[[int, int], object], who: int, number: signal.Signals) -> bool:
+    try:
+        send(who, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it is there, and not ours to end
+    return True
 
 
 def step_all(endings: Iterable[Ending]) -> list[Ending]:

@@ -119,6 +119,16 @@ def test_who_leaves_again_and_again_until_the_time_is_up_is_named(monkeypatch: p
     assert (count, ending.survivors) == (2, (GONE.pid,))
 
 
+def test_who_was_reached_by_kill_is_no_survivor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_end, "KILL_GRACE_S", 0.0)
+    child = subprocess.Popen(["sleep", "3600"], start_new_session=True)
+    stat = stat_of(child.pid)
+    assert stat is not None
+    _, ending = end_by([Looks(stat), Looks(), Looks()], grace_s=0.0)
+    assert ending.survivors == ()
+    assert child.wait(PATIENCE_S) == -signal.SIGKILL
+
+
 def test_a_stopped_child_handles_its_end(start: Start) -> None:
     seen = start("trap 'exit 7' TERM; echo begun; kill -STOP $$; sleep 0.1 & wait")
     assert seen.spoke.wait(PATIENCE_S)
