@@ -14,14 +14,18 @@ from actors.mapper import At
 from actors.messages import (
     AnswerWait,
     Idle,
+    KeepShell,
     Load,
     OpenSession,
     Parent,
     RunOver,
     RunParked,
     SendMessage,
+    SessionCommand,
     SetBoundary,
+    ShellsChanged,
     StopSession,
+    StopShell,
     ToKernel,
     ToSession,
     UndoChanges,
@@ -29,16 +33,15 @@ from actors.messages import (
 from actors.messages_ledger import (
     AppendDone,
     AppendFacts,
-    Barrier,
     BarrierPassed,
-    CloseRun,
     LedgerUp,
     RoomWanted,
     RunClosed,
     ToFeed,
     ToLedger,
 )
-from actors.messages_run import ToRun
+from actors.session_background import OwnShells
+from actors.session_load import Loading
 from actors.session_log import SessionLog
 from actors.session_open import Opened, Order, Pending
 from actors.session_run import OwnRun
@@ -48,10 +51,11 @@ from maka.contracts import commands
 from maka.contracts.commands import Reply
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import FoldError, LedgerDamagedError, Refusal, RefusalCode
-from maka.contracts.ids import InvocationId, RunId, SessionId
-from maka.contracts.ports import Append, AppendResult, CommandKey
+from maka.contracts.ids import RunId, SessionId
+from maka.contracts.ports import Append, AppendResult
 
-Stashed = OpenSession | SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges | RunOver | RunParked
+Word = RunOver | RunParked | ShellsChanged
+Stashed = OpenSession | SessionCommand | Word
 
 
 class SessionActor(MakaActor[ToSession]):
@@ -76,13 +80,12 @@ class SessionActor(MakaActor[ToSession]):
         self._held = False
         self._fallback = ""
         self._refusal: Refusal | None = None
-        self._loading = True
-        self._closing: set[InvocationId] = set()
+        self._loading = Loading(session_id, ledger)
         self._shutting_down = False
         self._pending: Pending | None = None
         self._tags = 0
         self._own: OwnRun | None = None
-        self._alive: dict[RunId, Address[ToRun]] = {}
+        self._shells = OwnShells(ports, session_id, self.log)
         self._stash: deque[Stashed] = deque()
         self._handled = 0
 
@@ -95,35 +98,37 @@ class SessionActor(MakaActor[ToSession]):
 
     def receive(self, message: ToSession) -> None:
         match message:
-            case Load(runs=runs, fenced=fenced):
-                self._alive = {} if fenced is not None else dict(runs)
+            case Load(fenced=fenced, closing=closing):
+                self._shutting_down = closing
                 if fenced is not None:
                     self._refusal = Refusal(code=RefusalCode.INTERNAL, message=fenced)
-                self._ledger.tell(Barrier(to=self.address))
+                self._loading.begin(message, self.address)
             case BarrierPassed():
                 self._load()
             case AppendDone(tag=tag, result=result):
                 assert self._pending is not None and self._pending.tag == tag, "an answer to no append of ours"
                 self._answered(self._pending, result)
             case RunClosed(invocation_id=invocation_id, verdict=verdict):
-                self._closing.discard(invocation_id)
+                self._loading.closed(invocation_id)
                 if verdict == "parked":
                     self._run.park(RunId(invocation_id))
                 self._loaded()
             case LedgerUp():
                 self._held = False
+                self._shells.room()
             case _:  # by its type one that waits its turn
                 self._stash.append(message)
         self._go_on()
 
     def cleanup(self) -> None:
         for message in self._stash:
-            if not isinstance(message, RunOver | RunParked):
+            if not isinstance(message, Word):
                 message.reply.set(NOT_DONE)
         if self._pending is not None and self._pending.reply is not None:
             self._pending.reply.set(UNKNOWN)  # its append is on its way
         if self._own is not None:
             self._own.answer_undo(UNKNOWN)
+        self._shells.leave(UNKNOWN)
 
     # -- what comes next ------------------------------------------------------------------------------------------
 
@@ -131,12 +136,14 @@ class SessionActor(MakaActor[ToSession]):
         while self._pending is None and self._stash:
             first = self._stash[0]
             if isinstance(first, OpenSession):
-                self._loading = False
-            elif self._loading or self._closing:
+                self._loading.has_read()
+            elif self._loading.is_on:
                 return
             self._stash.popleft()
             self._handle(first)
-        if self._pending is None and not self._loading and not self._closing:
+        if self._pending is None and not self._loading.is_on:
+            self._end_shells()
+        if self._pending is None and not self._loading.is_on:
             self._start_next()
         if self._is_idle():
             self._kernel.tell(Idle(session_id=self._id, handled=self._handled))
@@ -162,6 +169,15 @@ class SessionActor(MakaActor[ToSession]):
                     self._run.answer(self._log, command, reply)
             case UndoChanges(command=command, reply=reply):
                 self._undo(command, reply)
+            case KeepShell(command=process, reply=reply):
+                live = self._run.run_id
+                self._act(
+                    self._refusal or self._shells.keep(self._log, process, live, closing=self._shutting_down), reply
+                )
+            case StopShell(command=command, reply=reply):
+                self._stop_shell(command, reply)
+            case ShellsChanged():
+                pass  # they are looked at after each message
             case RunOver(run_id=run_id):
                 self._run.over(run_id)
                 if self._catch_up() and self._log.header is not None and run_id in self._log.header.open_runs:
@@ -173,11 +189,11 @@ class SessionActor(MakaActor[ToSession]):
                 assert_never(message)
 
     def _is_idle(self) -> bool:
-        if self._loading or self._closing or self._pending is not None or self._stash or self._run.is_alive:
+        if self._loading.is_on or self._pending is not None or self._stash or self._run.is_alive:
             return False
         # A parked run costs nothing: its session may go, and the queue behind it waits with it.
         resting = self._shutting_down or self._run.run_id is not None or not self._log.queue
-        return resting and self.idle
+        return resting and self.idle and not self._shells.is_held
 
     def _send(self, append: Append, reply: ReplyTo[Reply] | None, opened: Opened | Prepared | None = None) -> None:
         self._tags += 1
@@ -187,38 +203,18 @@ class SessionActor(MakaActor[ToSession]):
     # -- loading --------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
+        self._loading.has_read()
         if not self._catch_up():
-            self._loading = False
             return
-        header = self._log.header
-        if header is None:
-            self._loading = False
+        if (header := self._log.header) is None:
             words = "no such session; `maka sessions` lists them"
             self._refusal = Refusal(code=RefusalCode.UNKNOWN_SESSION, message=words)
             return
-        for run_id in header.open_runs:
-            alive = self._alive.get(run_id)
-            if alive is not None and alive.is_alive():
-                self._run.adopt(run_id, alive)
-            else:
-                self._close(InvocationId(run_id))
-        self._loaded()
-
-    def _close(self, invocation_id: InvocationId) -> None:
-        self._closing.add(invocation_id)
-        self._ledger.tell(
-            CloseRun(
-                session_id=self._id,
-                invocation_id=invocation_id,
-                reason="actor_crashed",
-                to=self.address,
-                keeps_waits=self._refusal is None,
-            )
-        )
+        for run_id, alive in self._loading.living(header, self.address, keeps_waits=self._refusal is None):
+            self._run.adopt(run_id, alive)
 
     def _loaded(self) -> None:
-        if not self._closing:
-            self._loading = False
+        if not self._loading.is_on:
             self._catch_up()
 
     def _catch_up(self) -> bool:
@@ -235,26 +231,11 @@ class SessionActor(MakaActor[ToSession]):
     # -- messages -------------------------------------------------------------------------------------------------
 
     def _take_message(self, command: commands.SendMessage, reply: ReplyTo[Reply]) -> None:
-        if self._refusal is not None or self._log.header is None:
-            assert self._refusal is not None
-            reply.set(self._refusal)
-            return
-        key = session_protocol.key_of(command)
-        if (stored := session_open.stored_outcome(self._ports.reader, key)) is not None:
-            reply.set(stored)
-            return
-        if self._shutting_down:
-            reply.set(Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later"))
-            return
-        refusal = session_protocol.check_message(command, self._log.header, waiting=len(self._log.queue))
-        if refusal is not None:
-            reply.set(refusal)
-        elif self._run.run_id is not None or self._log.queue:
-            at = At(self._ports.ids(), self._ports.clock.now_ms())
+        busy, closing = self._run.run_id is not None, self._shutting_down
+        answer = self._refusal or session_open.admit(self._ports, self._log, command, busy=busy, closing=closing)
+        if isinstance(answer, Append):
             self._fallback, self._held = command.profile, False
-            self._send(session_protocol.queue_message(command, self._log.control_seq, at), reply)
-        else:
-            self._open(Order(command.text, command.profile, command.limits), key, reply)
+        self._act(answer, reply)
 
     def _start_next(self) -> None:
         """Start the run of the oldest message that waits, unless there is no room or no profile for it."""
@@ -264,31 +245,28 @@ class SessionActor(MakaActor[ToSession]):
         if waiting is not None:
             queued = waiting.queued
             order = Order(queued.text, queued.profile or "", queued.limits or RunLimits(), waiting.message_id)
-            self._open(order, None)
+            self._open(order)
 
-    def _open(self, order: Order, key: CommandKey | None, reply: ReplyTo[Reply] | None = None) -> None:
-        prepared = session_open.prepare(self._ports, self._log, order, key, fallback=self._fallback)
-        if isinstance(prepared, Refusal):
-            self._held = reply is None  # a queued message waits for one that brings a profile
-            if reply is not None:
-                reply.set(prepared)
-            elif prepared.code is RefusalCode.LEDGER_FULL:
-                self._ledger.tell(RoomWanted(to=self.address))
+    def _open(self, order: Order) -> None:
+        prepared = session_open.prepare(self._ports, self._log, order, None, fallback=self._fallback)
+        if not isinstance(prepared, Refusal):
+            self._send(prepared[0], None, prepared[1])
             return
-        append, opened = prepared
-        self._send(append, reply, opened)
+        self._held = True  # the message waits for one that brings a profile, or for room
+        if prepared.code is RefusalCode.LEDGER_FULL:
+            self._ledger.tell(RoomWanted(to=self.address))
 
     # -- answers of the ledger ------------------------------------------------------------------------------------
 
     def _answered(self, pending: Pending, result: AppendResult) -> None:
         self._pending = None
         if isinstance(result, Refusal):
-            self._held = pending.reply is None  # until LedgerUp
-            if pending.reply is not None:
-                pending.reply.set(result)
+            self._not_stored(pending, result)
             return
+        before = self._log.boundary
         if not self._catch_up():
             return
+        self._shells.narrowed(before, self._log.boundary)
         if isinstance(pending.opened, Prepared):
             assert pending.reply is not None, "an undo is a command"
             self._run.start_undo(self._log, pending.opened, result, pending.reply)
@@ -301,6 +279,14 @@ class SessionActor(MakaActor[ToSession]):
                 self._run.control_fact(stored)
             pending.reply.set(session_protocol.outcome_of(stored))
 
+    def _not_stored(self, pending: Pending, refusal: Refusal) -> None:
+        if pending.reply is not None:
+            pending.reply.set(refusal)
+        elif pending.opened is not None:
+            self._held = True  # until LedgerUp
+        else:
+            self._shells.refused(refusal, closing=self._shutting_down)
+
     def _set_boundary(self, command: commands.ChangeBoundary, reply: ReplyTo[Reply]) -> None:
         self._act(self._refusal or session_open.boundary_change(self._ports, self._log, command), reply)
 
@@ -310,13 +296,27 @@ class SessionActor(MakaActor[ToSession]):
             self._refusal or session_undo.prepare(self._ports, self._log, command, live=live, closing=closing), reply
         )
 
-    def _act(self, answer: Append | Prepared | Reply, reply: ReplyTo[Reply]) -> None:
+    def _act(self, answer: Append | tuple[Append, Opened] | Prepared | Reply, reply: ReplyTo[Reply]) -> None:
         if isinstance(answer, Append):
             self._send(answer, reply)
+        elif isinstance(answer, tuple):
+            self._send(answer[0], reply, answer[1])
         elif isinstance(answer, Prepared):
             self._send(answer.append, reply, answer)
         else:
             reply.set(answer)
+
+    def _stop_shell(self, command: commands.StopBackground, reply: ReplyTo[Reply]) -> None:
+        if self._refusal is not None and self._refusal.code is not RefusalCode.INTERNAL:
+            reply.set(self._refusal)  # unknown or damaged; one that is merely fenced can still be ended
+        else:
+            self._shells.stop(self._log, command, reply)
+
+    def _end_shells(self) -> None:
+        if self._refusal is not None and self._refusal.code is RefusalCode.SESSION_DAMAGED:
+            self._shells.give_up()
+        elif (append := self._shells.ends(self._log)) is not None:
+            self._send(append, None)
 
     # -- stop -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from actors.session_protocol import Admission, Opening
 from actors.session_undo import Prepared
 from actors.wiring import Ports
 from maka.contracts.boundary import CarriedGrant
-from maka.contracts.commands import ChangeBoundary, Reply
+from maka.contracts.commands import ChangeBoundary, Reply, SendMessage
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import MessageId, SessionId
@@ -51,6 +51,25 @@ def stored_outcome(reader: LedgerReader, key: CommandKey) -> Reply | None:
         return None
     stored = reader.read_positions(known.position - 1, 1)[0]
     return session_protocol.check_known(known, key) or session_protocol.outcome_of(stored)
+
+
+def admit(
+    ports: Ports, log: SessionLog, command: SendMessage, *, busy: bool, closing: bool
+) -> Append | tuple[Append, Opened] | Reply:
+    """Return what a message becomes: a run's first append, a place in the queue, its stored outcome, or a refusal."""
+    key = session_protocol.key_of(command)
+    if (stored := stored_outcome(ports.reader, key)) is not None:
+        return stored
+    if closing:
+        return Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
+    assert log.header is not None, "a session that refuses nothing is known"
+    refusal = session_protocol.check_message(command, log.header, waiting=len(log.queue))
+    if refusal is not None:
+        return refusal
+    if busy or log.queue:
+        at = At(ports.ids(), ports.clock.now_ms())
+        return session_protocol.queue_message(command, log.control_seq, at)
+    return prepare(ports, log, Order(command.text, command.profile, command.limits), key, fallback="")
 
 
 def boundary_change(ports: Ports, log: SessionLog, command: ChangeBoundary) -> Append | Reply:

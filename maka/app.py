@@ -9,6 +9,7 @@ from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from platform import platform
 from shutil import which
@@ -46,12 +47,15 @@ from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root, is_owned, unusable
+from maka.tools.background import BackgroundTable
 from maka.tools.files import FileTurns
 from maka.tools.leftovers import TempFiles
 from maka.tools.policy import Ground
 from maka.tools.put_back import PutBackTool
 from maka.tools.registry import builtin_tools
+from maka.tools.shells import Shells
 from maka.tools.survey import ground_of
+from projections.background import read as read_shells
 
 ACTOR_STOP_TIMEOUT_S = 5.0
 FAILED = "the ledger failed; start again to see what is durable"
@@ -206,6 +210,7 @@ def _ports(
     troupe: Troupe,
 ) -> Ports:
     processes = AsyncProcesses(io)
+    background = BackgroundTable()
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
     own_rg = Path(sys.executable).with_name("rg")
     ground = untouchable(config)
@@ -226,9 +231,11 @@ def _ports(
             sandbox=find_sandbox(),
             ground=ground,
             turns=turns,
+            shells=Shells(table=background, record=partial(read_shells, store), blob=store.blob),
         ),
         undo=PutBackTool(turns, store.blob),
         processes=processes,
+        background=background,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
             cwd, config_dir=str(config.config_dir), date=date.today().isoformat(), platform=platform(terse=True)

@@ -90,10 +90,10 @@ class _Stream:
 class CommandOutput:
     """Both streams of a command, kept in the order of arrival as a terminal shows them. On the I/O thread."""
 
-    def __init__(self, show: Callable[[str, str], None]) -> None:
+    def __init__(self, show: Callable[[str, str], None], half: int = HALF) -> None:
         self._show = show
         self._streams: dict[str, _Stream] = {}
-        self.kept = Kept()
+        self.kept = Kept(half)
 
     def take(self, stream: str, data: bytes, final: bool = False) -> None:
         """Take the next bytes of a stream."""

@@ -33,6 +33,7 @@ from maka.contracts.errors import LedgerFailedError, LedgerFullError, Refusal, R
 from maka.contracts.events import Committed
 from maka.contracts.ids import CommandId, EventId, RunId, SessionId
 from maka.contracts.model_ports import ChatRequest, Provider
+from maka.tools.background import BackgroundTable
 from projections import session_index
 from tests.sim.faults import FaultyBlobs, FaultyLedger, fail_commit
 from tests.sim.model import Said, SimProvider
@@ -90,6 +91,7 @@ class SimHost:
             catalog=self.catalog,
             undo=self.undo,
             processes=self.processes,
+            background=BackgroundTable(),
             leftovers=SimLeftovers(),
             prompt=lambda cwd: f"You work in {cwd}.",
             spawn=world.spawn,

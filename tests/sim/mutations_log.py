@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actors import ledger, recovery, session
+from actors import ledger, recovery, session_load
 from actors import run_protocol as _run_protocol
 from actors import run_tools as _run_tools
 from actors.messages_ledger import Published
@@ -224,13 +224,13 @@ def recovery_leaves_runs_open(stack: ExitStack) -> None:
         return replace(old(reader, log), runs=())
 
     old = swap(stack, recovery, "take_inventory", inventory)
-    swap(stack, session.SessionActor, "_close", always(None))
+    swap(stack, session_load.Loading, "_close", always(None))
 
 
 def recovery_forgets_the_queue(stack: ExitStack) -> None:
     """After a restart nobody goes on with what waits."""
 
     def inventory(reader: Any, log: Any) -> Any:
-        return replace(old(reader, log), sessions=())
+        return replace(old(reader, log), control=())
 
     old = swap(stack, recovery, "take_inventory", inventory)

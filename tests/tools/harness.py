@@ -8,7 +8,17 @@ from typing import Any, Literal
 
 from maka.contracts.boundary import Boundary, Expansion, FileEntry, Grant, Profile
 from maka.contracts.ids import CallId, EventId, SessionId
-from maka.contracts.tool_ports import FileFact, ProcessFact, Tool, ToolCall, ToolCatalog, ToolEnv, ToolFact, ToolResult
+from maka.contracts.tool_ports import (
+    FileFact,
+    Handover,
+    ProcessFact,
+    Tool,
+    ToolCall,
+    ToolCatalog,
+    ToolEnv,
+    ToolFact,
+    ToolResult,
+)
 
 PATIENCE_S = 30.0
 SESSION = SessionId("0198c0de-0000-7000-8000-000000000001")
@@ -28,7 +38,9 @@ class Recorder:
         self.spoke = threading.Event()
         self.done = threading.Event()
         self.cancel: Callable[[], None] = lambda: None
+        self.keeping: list[Callable[[Handover], None]] = []
         self._held: list[Callable[[bool], None]] = []
+        self._kept = 0
 
     def output(self, stream: str, text: str) -> None:
         assert not self.results, "output after the end"
@@ -45,6 +57,19 @@ class Recorder:
         else:
             self.asked.set()
             then(self.answer == "grant")
+
+    def keep(self, fact: ProcessFact, then: Callable[[Handover], None]) -> None:
+        self.facts.append(fact)
+        if self.on_commit is not None:
+            self.on_commit(fact)
+        if self.answer == "hold":
+            self.keeping.append(then)
+        self.asked.set()
+        if self.answer == "grant":
+            self._kept += 1
+            then(Handover(shell_id=f"b{self._kept}"))
+        elif self.answer == "refuse":
+            then(Handover(refusal="the test says no"))
 
     def decide(self, granted: bool) -> None:
         """Answer every commit that is held."""
