@@ -116,6 +116,8 @@ class SessionActor(MakaActor[ToSession]):
             case LedgerUp():
                 self._held = False
                 self._shells.room()
+            case StopSession() if self._may_stop_now:
+                self._handle(message)
             case _:  # by its type one that waits its turn
                 self._stash.append(message)
         self._go_on()
@@ -141,8 +143,9 @@ class SessionActor(MakaActor[ToSession]):
                 return
             self._stash.popleft()
             self._handle(first)
-        if self._pending is None and not self._loading.is_on:
-            self._end_shells()
+        may_act = self._pending is None and not self._loading.is_on
+        if may_act and (append := self._shells.ends(self._log, self._refusal)) is not None:
+            self._send(append, None)
         if self._pending is None and not self._loading.is_on:
             self._start_next()
         if self._is_idle():
@@ -175,7 +178,7 @@ class SessionActor(MakaActor[ToSession]):
                     self._refusal or self._shells.keep(self._log, process, live, closing=self._shutting_down), reply
                 )
             case StopShell(command=command, reply=reply):
-                self._stop_shell(command, reply)
+                self._shells.stop(self._log, command, self._refusal, reply)
             case ShellsChanged():
                 pass  # they are looked at after each message
             case RunOver(run_id=run_id):
@@ -187,6 +190,12 @@ class SessionActor(MakaActor[ToSession]):
                 self._catch_up()
             case _:
                 assert_never(message)
+
+    @property
+    def _may_stop_now(self) -> bool:
+        """Say whether a stop need not wait for the append in flight: it begins no run, and nothing came before."""
+        is_alone = not self._stash and not self._loading.is_on
+        return is_alone and self._pending is not None and self._pending.opened is None
 
     def _is_idle(self) -> bool:
         if self._loading.is_on or self._pending is not None or self._stash or self._run.is_alive:
@@ -305,18 +314,6 @@ class SessionActor(MakaActor[ToSession]):
             self._send(answer.append, reply, answer)
         else:
             reply.set(answer)
-
-    def _stop_shell(self, command: commands.StopBackground, reply: ReplyTo[Reply]) -> None:
-        if self._refusal is not None and self._refusal.code is not RefusalCode.INTERNAL:
-            reply.set(self._refusal)  # unknown or damaged; one that is merely fenced can still be ended
-        else:
-            self._shells.stop(self._log, command, reply)
-
-    def _end_shells(self) -> None:
-        if self._refusal is not None and self._refusal.code is RefusalCode.SESSION_DAMAGED:
-            self._shells.give_up()
-        elif (append := self._shells.ends(self._log)) is not None:
-            self._send(append, None)
 
     # -- stop -----------------------------------------------------------------------------------------------------
 

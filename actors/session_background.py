@@ -53,8 +53,11 @@ class OwnShells:
         event = mapper.shell_started(self._session_id, self._at(), started)
         return Append(groups=(Group(InvocationId(self._session_id), log.control_seq, drafts([event])),))
 
-    def stop(self, log: SessionLog, command: StopBackground, reply: ReplyTo[Reply]) -> None:
-        """End a shell; whoever asked is answered when its end is durable."""
+    def stop(self, log: SessionLog, command: StopBackground, refusal: Refusal | None, reply: ReplyTo[Reply]) -> None:
+        """End a shell, also of a session that is merely fenced; whoever asked is answered when its end is durable."""
+        if refusal is not None and refusal.code is not RefusalCode.INTERNAL:
+            reply.set(refusal)
+            return
         known = background.shells(log.background)
         shell = next((shell for shell in known if shell.shell_id == command.shell_id), None)
         if shell is None:
@@ -72,11 +75,14 @@ class OwnShells:
             return
         self._ports.background.stop(self._session_id, BY_BOUNDARY)
 
-    def ends(self, log: SessionLog) -> Append | None:
+    def ends(self, log: SessionLog, refusal: Refusal | None) -> Append | None:
         """Return the append of the ends that are due, if any; forget those that are recorded, and answer for them.
 
         Nothing of the session may be in flight: an end whose start is no fact now never gets one.
         """
+        if refusal is not None and refusal.code is RefusalCode.SESSION_DAMAGED:
+            self._ports.background.forget(self._session_id)
+            return None
         self._answer_stops(log)
         due: list[ShellEnd] = []
         for end in self._ports.background.unrecorded(self._session_id):
@@ -94,15 +100,11 @@ class OwnShells:
         self.is_held = True
         self._answer_all(refusal)
         if closing:
-            self.give_up()
+            self._ports.background.forget(self._session_id)
 
     def room(self) -> None:
         """There is room again."""
         self.is_held = False
-
-    def give_up(self) -> None:
-        """Nothing more of this session can be recorded in this life of the host."""
-        self._ports.background.forget(self._session_id)
 
     def leave(self, refusal: Refusal) -> None:
         """Answer whoever still waits: the session's actor ends."""

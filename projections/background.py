@@ -163,24 +163,26 @@ def _readable(reader: LedgerReader, session_id: SessionId) -> list[Shell]:
         return []  # `maka sessions` and `maka verify` name it
 
 
-def how_it_ended(shell: Shell) -> str:
+def status_words(shell: Shell) -> str:
     """Say in a few words what a shell is doing, or how it ended."""
-    by = f" by {shell.by}" if shell.by else ""
-    code = "" if shell.exit_code is None else f" (exit code {shell.exit_code})"
-    match shell.status:
-        case "running":
-            return "running"
+    return LIVE if shell.is_live else how_it_ended(shell.status, exit_code=shell.exit_code, by=shell.by)
+
+
+def how_it_ended(how: str, *, exit_code: int | None, by: str | None) -> str:
+    """Say in a few words how a shell ended, as its fact has it."""
+    code = "" if exit_code is None else f" (exit code {exit_code})"
+    match how:
         case "exited":
-            return f"exited with code {shell.exit_code or 0}"
+            return f"exited with code {exit_code or 0}"
         case "killed":
             return f"killed by a signal{code}"
         case "timeout":
             return f"timed out and was ended{code}"
         case "stopped":
-            return f"stopped{by}"
+            return f"stopped by {by}" if by else "stopped"
         case "not_started":
-            return "stopped before it began"
+            return "ended before it began"
         case "orphaned":
-            return "orphaned: Maka ended while it ran; what was left of it was killed"
+            return "orphaned: Maka ended while it ran, and what was left of it was killed"
         case _:
             return f"ended; how isn't known{code}"

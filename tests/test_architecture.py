@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("maka.contracts",),
     ("projections", "maka.config"),
     ("actors", "maka.storage", "maka.edges", "maka.tools"),
+    ("maka.subscription",),
     ("maka.session_manager",),
     ("maka.host",),
     ("maka.app",),

@@ -6,7 +6,23 @@ from collections.abc import Sequence
 
 import click
 
-from maka.cli import answer, demo, diff, doctor, export, inbox, log, models, rules, run, sessions, show, undo, verify
+from maka.cli import (
+    answer,
+    demo,
+    diff,
+    doctor,
+    export,
+    inbox,
+    log,
+    models,
+    ps,
+    rules,
+    run,
+    sessions,
+    show,
+    undo,
+    verify,
+)
 from maka.cli.failure import EXIT_CODES, Failure, describe
 from maka.cli.output import OutputClosedError, discard_output, note, write_json
 from maka.contracts.errors import ExitCode
@@ -21,6 +37,7 @@ _COMMANDS = (
     log.log,
     diff.diff,
     undo.undo,
+    ps.ps,
     export.export,
     verify.verify,
     models.models,

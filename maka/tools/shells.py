@@ -11,7 +11,7 @@ from maka.contracts.ids import SessionId
 from maka.contracts.limits import BACKGROUND_LISTED_MAX, RESULT_BYTES_MAX
 from maka.tools.background import BackgroundShell, BackgroundTable
 from maka.tools.results import cut_middle, fits, line_count, with_footer
-from projections.background import Shell, how_it_ended, just_ended
+from projections.background import Shell, just_ended, status_words
 
 BRIEF_CHARS_MAX = 120
 HINT = "The person can see all that was kept of it"
@@ -65,7 +65,7 @@ def line(shell: Shell) -> str:
     """Say in one line what a shell is and how it is."""
     command = " ".join(shell.command.split())
     brief = command if len(command) <= BRIEF_CHARS_MAX else command[: BRIEF_CHARS_MAX - 1] + "…"
-    return f"{shell.shell_id} · {how_it_ended(shell)} · pid {shell.process.pid} · {brief}"
+    return f"{shell.shell_id} · {status_words(shell)} · pid {shell.process.pid} · {brief}"
 
 
 def listed(shells: list[Shell]) -> str:
@@ -88,7 +88,7 @@ def wrong_id(shells: list[Shell]) -> str:
 
 def state(shell: Shell) -> list[str]:
     """Say how a shell is, in a few notes."""
-    notes = [f"{shell.shell_id}: {how_it_ended(shell)}"]
+    notes = [f"{shell.shell_id}: {status_words(shell)}"]
     if shell.note:
         notes.append(shell.note)
     if shell.survivors:
