@@ -65,9 +65,11 @@ class OwnShells:
             reply.set(session_protocol.invalid(f"there is no such background shell; those that live: {names}"))
         elif not shell.is_live:
             reply.set(_receipt(shell))
-        else:
+        elif self._ports.background.stop(self._session_id, command.by, shell.call_id):
             self._stops.append((shell.call_id, reply))
-            self._ports.background.stop(self._session_id, command.by, shell.call_id)
+        else:
+            words = f"{shell.shell_id} isn't known to this host; a restart of maka ends what is left of it"
+            reply.set(Refusal(code=RefusalCode.INTERNAL, message=words))
 
     def narrowed(self, before: BoundaryState | None, after: BoundaryState | None) -> None:
         """End the shells of a session that may touch less than before: they run with what held at their start."""

@@ -9,7 +9,8 @@ from maka.contracts.events import Committed, RuntimeEvent, Status, is_terminal
 from maka.contracts.ids import InvocationId, SessionId
 from maka.contracts.limits import RETRY_TRIES_MAX
 from maka.storage.replay import Replay
-from projections import model_history, run_state, session_index
+from projections import background, model_history, run_state, session_index
+from projections.background import Background, Shell
 from projections.model_history import History
 from projections.run_state import Phase, RunState, terminal_fact
 from projections.settlement import Ending
@@ -32,6 +33,7 @@ class Checker:
         self._seqs: dict[InvocationId, int] = {}
         self.runs: dict[InvocationId, RunState] = {}
         self._histories: dict[SessionId, History] = {}
+        self._shells: dict[SessionId, Background] = {}
         self._names: dict[str, str] = {}
         self._requests = 0
         self._replay = Replay()
@@ -73,6 +75,7 @@ class Checker:
         if (broken := self._replay.take(item, len(encode(event)))) is not None:
             raise BrokenLaw(f"a fact that no append lets in: {broken}")
         self._histories[event.session_id] = model_history.fold(self._histories.get(event.session_id), item)
+        self._shells[event.session_id] = background.fold(self._shells.get(event.session_id), item)
         if event.run_id is not None:
             # This fold refuses a second terminal, a fact behind one, a response without its call.
             self.runs[event.invocation_id] = run_state.fold(self.runs.get(event.invocation_id), item)
@@ -139,14 +142,31 @@ class Checker:
             idle = [call.name for call in calls if call.call_id not in self._host.effects.hanging]
             if stuck or (not run.asking and not calls) or idle:
                 raise BrokenLaw(f"run {invocation_id} is open and nobody works on it (calls {idle})")
+        self._check_shells(fenced)
         for session_id in self._histories:
             header = session_index.decode(self._host.store.header_of(session_id) or b"")
             if header.untaken and not header.open_runs and session_id not in fenced:
                 raise BrokenLaw(f"{len(header.untaken)} messages of {session_id} wait, and nobody takes them")
 
+    def live_shells(self) -> list[Shell]:
+        """Return the background shells that the facts call live."""
+        return [shell for state in self._shells.values() for shell in state.live.values()]
+
+    def _check_shells(self, fenced: set[SessionId]) -> None:
+        """What the facts call live is what lives, and the other way round."""
+        named = {shell.call_id: shell for shell in self.live_shells()}
+        alive = set(self._host.effects.alive.values())
+        if nameless := alive - named.keys():
+            raise BrokenLaw(f"background processes run on that no fact calls live: {nameless}")
+        gone = {call_id for call_id, shell in named.items() if shell.session_id not in fenced} - alive
+        if gone:
+            raise BrokenLaw(f"background processes are gone, and no fact says so: {gone}")
+
     def settled(self) -> None:
         """Check that nothing is left over: every run ended, every session could ask its model again."""
         self.step()
+        if self.live_shells() or self._host.effects.alive or not self._host.table.is_empty():
+            raise BrokenLaw(f"background shells are left: {self.live_shells()}, {self._host.effects.alive}")
         for run in self.runs.values():
             if run.terminal is None:
                 raise BrokenLaw(f"run {run.run.run_id} never ended")

@@ -19,6 +19,7 @@ from actors.messages import (
     SendMessage,
     Shutdown,
     StopSession,
+    StopShell,
     Sweep,
     ToKernel,
     UndoChanges,
@@ -37,7 +38,8 @@ from maka.tools.background import BackgroundTable
 from projections import session_index
 from tests.sim.faults import FaultyBlobs, FaultyLedger, fail_commit
 from tests.sim.model import Said, SimProvider
-from tests.sim.outside import Effects, SimCatalog, SimLeftovers, SimProcesses, SimReply, SimSink, SimUndo, Watch
+from tests.sim.outside import Effects, SimCatalog, SimLeftovers, SimReply, SimSink, SimUndo, Watch
+from tests.sim.shells import SimProcesses, SimShell
 from tests.sim.world import World
 
 
@@ -76,10 +78,12 @@ class SimHost:
 
     def start(self) -> None:
         world, store = self.world, self.store
-        self.catalog = SimCatalog(world, self.facts, self.effects)
+        self.processes = SimProcesses(world, self.facts, self.effects)
+        self.table = BackgroundTable()
+        shell = SimShell(world, self.facts, self.effects, self.table, self.processes)
+        self.catalog = SimCatalog(world, self.facts, self.effects, shell)
         self.provider = SimProvider(world, self.facts, self.script, self.window)
         self.undo = SimUndo(world, self.facts, self.effects)
-        self.processes = SimProcesses()
         self.ports = Ports(
             ids=world.next_id,
             clock=world,
@@ -91,7 +95,7 @@ class SimHost:
             catalog=self.catalog,
             undo=self.undo,
             processes=self.processes,
-            background=BackgroundTable(),
+            background=self.table,
             leftovers=SimLeftovers(),
             prompt=lambda cwd: f"You work in {cwd}.",
             spawn=world.spawn,
@@ -183,6 +187,12 @@ class SimHost:
     def stop(self, session_id: SessionId, source: str = "test.button") -> SimReply:
         reply = SimReply()
         self.kernel.tell(StopSession(command=commands.Stop(session_id=session_id, source=source), reply=reply))
+        return reply
+
+    def stop_shell(self, session_id: SessionId, shell_id: str) -> SimReply:
+        reply = SimReply()
+        command = commands.StopBackground(session_id=session_id, shell_id=shell_id, by="test.button")
+        self.kernel.tell(StopShell(command=command, reply=reply))
         return reply
 
     def undo_changes(

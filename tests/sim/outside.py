@@ -4,7 +4,7 @@ Each part checks the laws where it stands: a tool refuses a call that no durable
 before, a reader a fact that isn't durable.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from maka.contracts.actions import (
@@ -18,7 +18,7 @@ from maka.contracts.actions import (
 from maka.contracts.boundary import Expansion, FileEntry
 from maka.contracts.content import FunctionResponse, Outcome
 from maka.contracts.events import Committed
-from maka.contracts.ids import EventId
+from maka.contracts.ids import CallId, EventId
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.session_events import SessionEvent
 from maka.contracts.tool_ports import (
@@ -26,9 +26,6 @@ from maka.contracts.tool_ports import (
     FileFact,
     FileNow,
     ProcessFact,
-    ProcessHandle,
-    ProcessListener,
-    ProcessSpec,
     Tool,
     ToolCall,
     ToolEnv,
@@ -46,13 +43,18 @@ LATE_S = 5.0
 
 
 class Effects:
-    """What calls really did, through every crash: a call is started once, and what had an effect isn't denied."""
+    """What calls really did, through every crash: a call is started once, and what had an effect isn't denied.
+
+    `alive` are background processes that run, whoever started them.
+    """
 
     def __init__(self) -> None:
         self.started: set[str] = set()
         self.done: set[str] = set()
         self.hanging: set[str] = set()
         self.disk: dict[str, str | None] = {}
+        self.alive: dict[int, CallId] = {}
+        self.pids = 100
 
 
 # -- tools --------------------------------------------------------------------------------------------------------
@@ -85,6 +87,15 @@ class SimTool:
         self.effects: list[str] = []
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
+        self.check_start(call)
+        if self.spec.name == "Raise":
+            raise SystemExit(3)
+        run = _Running(self, call, listener)
+        self.soon(run.begin)
+        return run.cancel
+
+    def check_start(self, call: ToolCall) -> None:
+        """Check that a call may be started, and note that it was."""
         dispatches = (item.event.actions.tool_dispatch for item in self.facts() if item.event.actions is not None)
         if not any(dispatch is not None and dispatch.call_id == call.call_id for dispatch in dispatches):
             self.world.breaks("a tool was started that no durable dispatch names")
@@ -93,11 +104,6 @@ class SimTool:
         if self.answer_of(call) is not None:
             self.world.breaks("a call was started that had been answered")
         self.seen.started.add(call.call_id)
-        if self.spec.name == "Raise":
-            raise SystemExit(3)
-        run = _Running(self, call, listener)
-        self.soon(run.begin)
-        return run.cancel
 
     def soon(self, act: Callable[[], None]) -> None:
         self.world.soon(f"tool {self.spec.name}", act)
@@ -234,12 +240,15 @@ class SimUndo(SimTool):
 
 TOOL_NAMES = ("Quick", "File", "Process", "Hang", "Deaf", "Late", "Twice")
 HANGING = ("Hang", "Deaf")
+SHELL = "Shell"
+"""The tool whose processes outlive their calls: see `shells`."""
 
 
 class SimCatalog:
-    def __init__(self, world: World, facts: Facts, seen: Effects) -> None:
+    def __init__(self, world: World, facts: Facts, seen: Effects, *more: SimTool) -> None:
         self.tools = {name: SimTool(name, world, facts, seen) for name in (*TOOL_NAMES, "Raise")}
         self.tools["Ask"] = SimAsking("Ask", world, facts, seen)
+        self.tools.update((tool.spec.name, tool) for tool in more)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self.tools.values())
@@ -249,18 +258,6 @@ class SimCatalog:
 
 
 # -- the rest -----------------------------------------------------------------------------------------------------
-
-
-class SimProcesses:
-    def __init__(self) -> None:
-        self.killed: list[ProcessIdentity] = []
-
-    def spawn(self, spec: ProcessSpec, listener: ProcessListener) -> ProcessHandle:
-        raise AssertionError("simulated tools start no process")
-
-    def kill_left_over(self, found: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
-        self.killed += found
-        return list(found)
 
 
 class SimLeftovers:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from maka.contracts.model_ports import AssembledCall, ErrorKind, ProviderError
 from tests.sim.model import ODD, Odd, Said
-from tests.sim.outside import TOOL_NAMES
+from tests.sim.outside import SHELL, TOOL_NAMES
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ STEPS = 400
 ACTION_SHARE, FAULT_SHARE = 0.045, 0.02
 ACTIONS = {
     "send": 6, "stop": 3, "follow": 2, "create": 1, "answer": 5, "answer_twice": 1, "answer_late": 1,
-    "answer_elsewhere": 1, "repeat": 2, "conflict": 1, "sweep": 1, "shutdown": 1,
+    "answer_elsewhere": 1, "repeat": 2, "conflict": 1, "sweep": 1, "shutdown": 1, "stop_shell": 2,
 }  # fmt: skip
 FAULTS = (
     "crash", "die_lost", "die_kept", "sync_lost", "sync_kept", "full", "refuse", "blobs", "early", "late",
@@ -102,13 +102,17 @@ def draw(seed: int, only: tuple[str, ...] = (), share: float = ACTION_SHARE) -> 
     return Story(
         seed=seed,
         moves=tuple(moves),
-        tools=tuple(name for name in (*TOOL_NAMES, "Ask") if chance.random() < 0.6) or ("Quick",),
+        tools=(SHELL,) if seed % 6 == 5 else _tools(chance),
         calls_max=chance.choice((1, 3, 6)),
         error_share=chance.choice((0.0, 0.1, 0.4)),
         odd_share=chance.choice((0.0, 0.3)),
         window=chance.choice((None, 1_000, 2_000, 8_000)),
         idle_max=chance.choice((0, 1, 64)),
     )
+
+
+def _tools(chance: random.Random) -> tuple[str, ...]:
+    return tuple(name for name in (*TOOL_NAMES, "Ask", SHELL) if chance.random() < 0.6) or ("Quick",)
 
 
 def moments(kind: str, tool: str, until: int = 120) -> Iterator[Story]:
@@ -147,7 +151,7 @@ class _Answers:
     def _call(self, number: int) -> AssembledCall:
         chance = self._chance
         # A story that shrinks keeps the tools that it needs: the rest becomes one that does nothing.
-        name = chance.choice((*TOOL_NAMES, "Ask", "Ask", "Raise", "Unknown"))
+        name = chance.choice((*TOOL_NAMES, "Ask", "Ask", SHELL, "Raise", "Unknown"))
         name = name if name in self._story.tools or name in ("Raise", "Unknown") else self._story.tools[0]
         args = chance.choice(({"path": "/w/f"}, {"path": "/w/g"}, {"path": "/w/h"}, None, {}))
         return AssembledCall(provider_id=chance.choice(("k", f"k{number}", None)), name=name, args=args, raw="[]")
