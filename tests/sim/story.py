@@ -102,7 +102,7 @@ def draw(seed: int, only: tuple[str, ...] = (), share: float = ACTION_SHARE) -> 
     return Story(
         seed=seed,
         moves=tuple(moves),
-        tools=(SHELL,) if seed % 6 == 5 else _tools(chance),
+        tools=(SHELL,) if seed % 6 == 5 else _tools(chance, (SHELL,) if seed % 6 == 4 else ()),
         calls_max=chance.choice((1, 3, 6)),
         error_share=chance.choice((0.0, 0.1, 0.4)),
         odd_share=chance.choice((0.0, 0.3)),
@@ -111,8 +111,8 @@ def draw(seed: int, only: tuple[str, ...] = (), share: float = ACTION_SHARE) -> 
     )
 
 
-def _tools(chance: random.Random) -> tuple[str, ...]:
-    return tuple(name for name in (*TOOL_NAMES, "Ask", SHELL) if chance.random() < 0.6) or ("Quick",)
+def _tools(chance: random.Random, more: tuple[str, ...]) -> tuple[str, ...]:
+    return (*more, *(name for name in (*TOOL_NAMES, "Ask") if chance.random() < 0.6)) or ("Quick",)
 
 
 def moments(kind: str, tool: str, until: int = 120) -> Iterator[Story]:
@@ -151,7 +151,7 @@ class _Answers:
     def _call(self, number: int) -> AssembledCall:
         chance = self._chance
         # A story that shrinks keeps the tools that it needs: the rest becomes one that does nothing.
-        name = chance.choice((*TOOL_NAMES, "Ask", "Ask", SHELL, "Raise", "Unknown"))
+        name = chance.choice((*TOOL_NAMES, "Ask", "Ask", "Raise", "Unknown"))
         name = name if name in self._story.tools or name in ("Raise", "Unknown") else self._story.tools[0]
         args = chance.choice(({"path": "/w/f"}, {"path": "/w/g"}, {"path": "/w/h"}, None, {}))
         return AssembledCall(provider_id=chance.choice(("k", f"k{number}", None)), name=name, args=args, raw="[]")

@@ -51,7 +51,7 @@ CASES: tuple[tuple[Mutation, tuple[str, ...], str], ...] = (
     (mutations.lost_stash, ("early",), STUCK),
     (mutations.no_answer_to_a_dropped_command, ("kill_session", "kill_run"), "without an answer"),
     (mutations.accept_a_second_answer, (), "answered twice|isn't durable"),
-    (mutations.hold_the_queue, ("refuse",), STUCK),
+    (mutations.hold_the_queue, ("refuse",), f"{STUCK}|without an answer"),
     (mutations_log.recovery_runs_a_tool_again, ("crash",), f"started twice|no durable dispatch|{STUCK}"),
     (mutations_log.recovery_leaves_runs_open, ("crash",), f"{STUCK}|open calls"),
     (mutations_log.recovery_forgets_the_queue, ("crash",), STUCK),
