@@ -51,11 +51,16 @@ class Checker:
             if "planted" not in str(error) and not isinstance(error, LedgerFailedError):
                 raise BrokenLaw(f"{name} died of {type(error).__name__}: {error}") from error
         world.crashes.clear()
+        living: set[str] = set()
         for actor in world.actors:
-            if isinstance(actor, RunActor) and (claim := actor._state.claim) is not None:
-                self._claims.setdefault(actor._state.plan.who.run_id, claim.ending)
+            if isinstance(actor, RunActor):
+                living.add(actor._state.plan.who.run_id)
+                if (claim := actor._state.claim) is not None:
+                    self._claims.setdefault(actor._state.plan.who.run_id, claim.ending)
         for item in self._host.store.read_positions(self._position, 1 << 30):
             self._take(item)
+        # A run whose actor died may stay parked: what the actor was about to write is nobody's claim, either.
+        self._claims = {run_id: ending for run_id, ending in self._claims.items() if run_id in living}
         provider = self._host.provider
         if self._requests > len(provider.requests):
             self._requests = 0  # a new provider after a crash
