@@ -30,7 +30,8 @@ from maka.contracts.tool_ports import (
     ToolListener,
     ToolResult,
 )
-from maka.tools.background import BackgroundTable, Order
+from maka.tools.background import BackgroundTable
+from maka.tools.background_shell import Order
 from maka.tools.boundary import boundary_of, refusal_text
 from maka.tools.inside import Inside
 from maka.tools.output import CommandOutput
@@ -127,7 +128,8 @@ class BashTool:
         if in_background:
             spec = ProcessSpec(argv=argv, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
             settle = partial(_settle, inside)
-            order = Order(call_id=call.call_id, session_id=env.session_id, command=command, settle=settle)
+            look = inside.look if inside is not None and inside.must_look else None
+            order = Order(call_id=call.call_id, session_id=env.session_id, command=command, settle=settle, look=look)
             return self._table.start(order, listener, self._processes, spec)
         timeout_s = BASH_TIMEOUT_S if timeout_s is None else timeout_s
         spec = ProcessSpec(argv=argv, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)

@@ -18,13 +18,29 @@ _NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
 
 
 class Inside:
-    """A command's time in the sandbox. Made before it starts; `settled` is called once, when all of it has ended."""
+    """A command's time in the sandbox. Made before it starts; `settled` is called once, when all of it has ended.
+
+    While one runs for long, `look` is called from time to time, from one thread at a time.
+    """
 
     def __init__(self, boundary: Boundary, ground: Ground) -> None:
         self._boundary = boundary
         self._ground = ground
         self._guard = Guard(self._watched() if boundary.profile is Profile.ASK else ())
         self._network = False
+        self._suspects: frozenset[str] = frozenset()
+        self._moved: set[str] = set()
+
+    @property
+    def must_look(self) -> bool:
+        """Say whether there are protected names that the sandbox can't hold."""
+        return not self._guard.is_empty
+
+    def look(self) -> None:
+        """Put right what has changed for longer than since the last look: a tool is then done with making it."""
+        changed = self._guard.changed()
+        self._moved.update(self._guard.put_right(changed & self._suspects))
+        self._suspects = changed
 
     def _watched(self) -> tuple[str, ...]:
         return tuple(path for path in watched(self._boundary) if not covers(self._boundary, path, "write"))
@@ -47,7 +63,7 @@ class Inside:
 
     def verdict(self, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
-        if moved := self._guard.put_right():
+        if moved := sorted(self._moved.union(self._guard.put_right())):
             need = BoundaryNeed(expansion=needed(moved[0], "write"), reason="it takes effect later outside the sandbox")
             return need, f"These were changed by the command and were moved aside (to *{ASIDE}-N): {', '.join(moved)}."
         if not failed or text.startswith(_NOT_SET_UP):

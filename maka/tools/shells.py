@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from maka.contracts.ids import SessionId
 from maka.contracts.limits import BACKGROUND_LISTED_MAX, RESULT_BYTES_MAX
-from maka.tools.background import BackgroundShell, BackgroundTable
+from maka.tools.background import BackgroundTable
+from maka.tools.background_shell import BackgroundShell
 from maka.tools.results import cut_middle, fits, line_count, with_footer
 from projections.background import Shell, just_ended, status_words
 
@@ -77,8 +78,8 @@ def listed(shells: list[Shell]) -> str:
     room = max(0, BACKGROUND_LISTED_MAX - len(live))
     left_out = max(0, len(ended) - room)
     notes = [f"{left_out} that ended earlier are not listed"] if left_out else []
-    lines = map(line, (*live, *ended[left_out:]))
-    return with_footer("\n".join(lines), *notes)
+    lines = "\n".join(map(line, (*live, *ended[left_out:])))
+    return with_footer(lines, *notes) if notes else lines
 
 
 def wrong_id(shells: list[Shell]) -> str:

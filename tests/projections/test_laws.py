@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed
-from projections import changes, files_seen, model_history, run_record, run_state, session_index, session_view, usage
+from projections import (
+    background,
+    changes,
+    files_seen,
+    model_history,
+    run_record,
+    run_state,
+    session_index,
+    session_view,
+    usage,
+)
 from tests.checkers import check_endings, check_messages
 from tests.strategies import cut_logs, session_logs
 
@@ -22,6 +32,7 @@ SESSION_FOLDS: dict[str, Fold] = {
     "session_view": session_view.fold,
     "usage": usage.fold,
     "changes": changes.fold,
+    "background": background.fold,
 }
 RUN_FOLDS: dict[str, Fold] = {"run_state": run_state.fold, "run_record": run_record.fold}
 

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from actors import recovery, session_background
 from maka.contracts.actions import ProcessIdentity
-from maka.tools import background
+from maka.tools import background, background_shell
 from projections import recovery_verdict
 from projections.recovery_verdict import ORPHANS_ENDED, Verdict
 from tests.sim.mutations import always, swap
 
 OwnShells = session_background.OwnShells
-Shell = background.BackgroundShell
+Shell = background_shell.BackgroundShell
 
 
 def begin_before_durable(stack: ExitStack) -> None:

@@ -16,7 +16,8 @@ from maka.contracts.tool_ports import (
     ToolEnv,
     ToolListener,
 )
-from maka.tools.background import BackgroundTable, Order
+from maka.tools.background import BackgroundTable
+from maka.tools.background_shell import Order
 from tests.sim.laws import Facts
 from tests.sim.outside import Effects, SimTool
 from tests.sim.world import World

@@ -41,6 +41,7 @@ class Recorder:
         self.keeping: list[Callable[[Handover], None]] = []
         self._held: list[Callable[[bool], None]] = []
         self._kept = 0
+        self.call_id = CallId("")
 
     def output(self, stream: str, text: str) -> None:
         assert not self.results, "output after the end"
@@ -106,7 +107,7 @@ class Bench:
         self.cwd = cwd
         self.boundary = boundary or Boundary()
         self.seen: dict[str, str] = {}
-        self._calls = 0
+        self.calls = 0
 
     def tool(self, name: str) -> Tool:
         tool = self.tools.get(name)
@@ -117,13 +118,14 @@ class Bench:
         self, name: str, recorder: Recorder | None = None, seen: Mapping[str, str] | None = None, **args: Any
     ) -> Recorder:
         """Start a call and return at once."""
-        self._calls += 1
+        self.calls += 1
         recorder = recorder or Recorder()
-        call = ToolCall(call_id=CallId(f"0198c0de-0000-7000-8000-{self._calls:012}"), name=name, args=args)
+        recorder.call_id = CallId(f"0198c0de-0000-7000-8000-{self.calls:012}")
+        call = ToolCall(call_id=recorder.call_id, name=name, args=args)
         env = ToolEnv(
             session_id=SESSION,
             cwd=str(self.cwd),
-            temp_suffix=f".maka-{self._calls:012}",
+            temp_suffix=f".maka-{self.calls:012}",
             seen=self.seen if seen is None else seen,
             boundary=self.boundary,
         )
