@@ -45,7 +45,7 @@ SPEC = ToolSpec(
         "Run a shell command in the workspace and return its output (stdout and stderr together) and exit code. Input "
         "is closed: nothing can be typed. What the command leaves running is ended when it ends; for a server or a "
         "long job set run_in_background: the call then returns at once with an id for check_background and "
-        "stop_background. Long output keeps its beginning and end. It runs in a sandbox: the workspace is writable, "
+        "stop_background; other calls reach such a server only if the network is granted. Long output keeps its beginning and end. It runs in a sandbox: the workspace is writable, "
         "the rest read-only, there is no network, and /tmp is empty at each call. Prefer Read, Edit, Glob and Grep "
         "for what they do."
     ),
