@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from actors import recovery, session_protocol
 from actors.address import Address, ReplyTo
-from actors.base import MakaActor
+from actors.base import CannotStartError, MakaActor
 from actors.messages import (
     AnswerWait,
     ChildStarted,
@@ -50,14 +50,13 @@ from actors.session import SessionActor
 from actors.shutdown import ShuttingDown
 from actors.supervisor import Supervisor
 from actors.wiring import Ports
-from maka.contracts.errors import Refusal, RefusalCode
+from maka.contracts.errors import LedgerError, Refusal, RefusalCode
 from maka.contracts.ids import InvocationId, RunId, SessionId, is_id
 from maka.contracts.limits import SESSIONS_IDLE_MAX
 from projections import session_index
 from projections.recovery_verdict import ORPHANS_ENDED
 
 FENCED = "this session's part of the program crashed too often; restart maka to try it again"
-CLOSED = Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
 
 
 class Live(Struct):
@@ -78,6 +77,7 @@ class KernelActor(MakaActor[ToKernel]):
         self._feed = feed
         self._live: dict[SessionId, Live] = {}
         self._fenced: set[SessionId] = set()
+        self._unloaded: set[SessionId] = set()
         self._ledger_died = False
         self._supervisor = Supervisor(ports.log, ports.clock, ports.timers, lambda: self.address, ledger)
         self._next_number = 1
@@ -134,7 +134,7 @@ class KernelActor(MakaActor[ToKernel]):
             live.address.stop()
         self._supervisor.stop_all()
         for message in self._early:
-            message.reply.set(CLOSED)
+            message.reply.set(session_protocol.CLOSED)
 
     # -- recovery -------------------------------------------------------------------------------------------------
 
@@ -170,31 +170,39 @@ class KernelActor(MakaActor[ToKernel]):
             self._closed += message.verdict not in ("parked", "damaged", ORPHANS_ENDED)
             self._open_door()
         else:
-            self._note_over(message.session_id, RunId(message.invocation_id))
+            is_damaged = message.verdict == "damaged"
+            self._note_over(message.session_id, RunId(message.invocation_id), is_damaged=is_damaged)
 
-    def _note_over(self, session_id: SessionId, run_id: RunId) -> None:
+    def _note_over(self, session_id: SessionId, run_id: RunId, *, is_damaged: bool = False) -> None:
         self._supervisor.finished(run_id)
-        if not self._ledger_died:
-            self._session(session_id).address.tell(RunOver(run_id=run_id))
+        if not self._ledger_died and (live := self._wake(session_id)) is not None:
+            live.address.tell(RunOver(run_id=run_id, is_damaged=is_damaged))
 
     def _open_door(self) -> None:
         if self._closing or self._open or self._recovered is None:
             return
         self._open = True
         for session_id in self._to_resume:
-            self._session(session_id)
+            self._wake(session_id)
         self._recovered.set(self._closed)
         while self._early:
-            self._admit(self._early.popleft())
+            self.attempt(self._admit, self._early.popleft())
 
     # -- commands -------------------------------------------------------------------------------------------------
 
     def _admit(self, message: Command) -> None:
         if self._shutdown.is_on or self._ledger_died:
-            message.reply.set(CLOSED)
+            message.reply.set(session_protocol.CLOSED)
         elif not self._open:
             self._early.append(message)
-        elif isinstance(message, CreateSession):
+        else:
+            try:
+                self._pass_on(message)
+            except (LedgerError, CannotStartError) as error:  # nothing was decided yet
+                message.reply.set(Refusal(code=RefusalCode.NOT_READY, message=f"{error}; nothing was done"))
+
+    def _pass_on(self, message: Command) -> None:
+        if isinstance(message, CreateSession):
             self._create(message)
         else:
             self._route(message.command.session_id, message)
@@ -209,18 +217,12 @@ class KernelActor(MakaActor[ToKernel]):
             conflict = session_protocol.check_known(known, session_protocol.key_of(command))
             message.reply.set(conflict or session_protocol.outcome_of(stored))
             return
-        number, self._next_number = self._next_number, self._next_number + 1
         session_id = SessionId(self._ports.ids())
         live = self._start(session_id)
+        number, self._next_number = self._next_number, self._next_number + 1
         live.sent += 1
-        before = self._newest_in(command.real_cwd)
+        before = session_index.newest_in(reader.header_bytes(), command.real_cwd)  # its grants to the workspace go on
         live.address.tell(OpenSession(number=number, before=before, command=command, reply=message.reply))
-
-    def _newest_in(self, real_cwd: str) -> SessionId | None:
-        """Return the newest session of a directory: its grants to the workspace go on."""
-        headers = (session_index.decode(data) for data in self._ports.reader.header_bytes())
-        numbers = {header.number: header.session_id for header in headers if header.real_cwd == real_cwd}
-        return numbers[max(numbers)] if numbers else None
 
     def _route(self, session_id: SessionId, message: SessionCommand) -> None:
         if not is_id(session_id):
@@ -233,12 +235,14 @@ class KernelActor(MakaActor[ToKernel]):
         live.address.tell(message)
 
     def _note_shells(self, session_id: SessionId) -> None:
-        """Let a session record what has ended of its background shells."""
-        if self._ports.background.unrecorded(session_id) and not self._ledger_died:
-            live = self._session(session_id)
+        """Let a session record what has ended of its background shells; one that is loaded later does so by itself."""
+        is_due = bool(self._ports.background.unrecorded(session_id)) and not self._ledger_died
+        if is_due and (live := self._wake(session_id)) is not None:
             live.sent += 1
             live.idle = False
             live.address.tell(ShellsChanged(session_id=session_id))
+        elif is_due and self._shutdown.is_on:
+            self._shutdown.died(session_id)
         self._shutdown.finish()
 
     def _session(self, session_id: SessionId) -> Live:
@@ -250,6 +254,15 @@ class KernelActor(MakaActor[ToKernel]):
             runs = self._supervisor.runs_of(session_id)
             live.address.tell(Load(runs=runs, fenced=fenced, closing=self._shutdown.is_on))
         return live
+
+    def _wake(self, session_id: SessionId) -> Live | None:
+        """Do as `_session`; one that can't be started now reads all of this in the log at one of the next sweeps."""
+        try:
+            return self._session(session_id)
+        except CannotStartError as error:
+            self.log.error("session_not_loaded", session_id=session_id, error_kind=str(error))
+            self._unloaded.add(session_id)
+            return None
 
     def _start(self, session_id: SessionId) -> Live:
         address = self.address
@@ -288,12 +301,15 @@ class KernelActor(MakaActor[ToKernel]):
             self.log.error("session_fenced", session_id=session_id)
             self._fenced.add(session_id)
             self._supervisor.give_up(session_id)
-        self._session(session_id)
+        self._wake(session_id)
 
     def _sweep(self) -> None:
         for session_id, live in tuple(self._live.items()):
             if not live.address.is_alive():
                 self._reload(session_id)
+        unloaded, self._unloaded = self._unloaded, set()
+        for session_id in sorted(unloaded):
+            self._wake(session_id)
         for session_id, run_id in self._supervisor.sweep():
             self._supervisor.run_died(session_id, run_id, "it ended without a word")
 

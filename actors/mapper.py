@@ -135,8 +135,8 @@ def tool_fact(who: Who, at: At, actions: Actions) -> RuntimeEvent:
 def response(who: Who, at: At, *, call_id: CallId, name: str, step: int, answer: ToolAnswer) -> RuntimeEvent:
     content = response_content(call_id, name, answer)
     actions: Actions | None = None
-    if answer.seen is not None or answer.workspace is not None:
-        actions = Actions(file_seen=answer.seen, workspace_changed=answer.workspace)
+    if answer.seen is not None or answer.workspace is not None or answer.artifacts:
+        actions = Actions(file_seen=answer.seen, workspace_changed=answer.workspace, artifact_delta=answer.artifacts)
     refs = Refs(step_id=str(step))
     return _run_event(who, at, Role.TOOL, Author.TOOL, content, actions=actions, refs=refs)
 

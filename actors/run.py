@@ -51,6 +51,7 @@ from actors.run_effects import (
 from actors.run_types import Build, Built, Env, State, Wanted
 from actors.timers import Deadlines
 from actors.tool import ToolActor
+from actors.tool_masks import masked_request
 from actors.wiring import Ports
 from maka.contracts.actions import ProcessStarted
 from maka.contracts.codec import drafts
@@ -110,7 +111,7 @@ class RunActor(MakaActor[ToRun]):
             return
         self._decide(message)
         while self._stash and self._state.in_flight is None:
-            self._decide(self._stash.popleft())
+            self.attempt(self._decide, self._stash.popleft())
 
     def cleanup(self) -> None:
         self._deadlines.disarm_all()
@@ -245,7 +246,7 @@ class RunActor(MakaActor[ToRun]):
         tool: object = self._ports.catalog.get(effect.call.name)
         assert isinstance(tool, AskingTool), "the protocol asks for asking tools only"
         try:
-            asked = tool.prepare(effect.call, effect.env)
+            asked = masked_request(tool.prepare(effect.call, effect.env), self._ports.masks)
         except OSError as error:
             asked = f"this can't be asked for: {error.strerror or error}"
         self.address.tell(AskReady(call_id=effect.call.call_id, asked=asked))

@@ -145,7 +145,12 @@ def _known(d: Deciding, work: Work) -> KnownResult | None:
     if work.answer is not None:
         response = mapper.response_content(work.call_id, work.name, work.answer)
         answer = work.answer
-        return KnownResult(response=response, file_seen=answer.seen, workspace_changed=answer.workspace)
+        return KnownResult(
+            response=response,
+            file_seen=answer.seen,
+            workspace_changed=answer.workspace,
+            artifacts=answer.artifacts,
+        )
     if open_call.dispatched and not work.started:
         return KnownResult(response=mapper.never_started(work.call_id, work.name))
     return None

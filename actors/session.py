@@ -43,13 +43,12 @@ from actors.messages_ledger import (
 from actors.session_background import OwnShells
 from actors.session_load import Loading
 from actors.session_log import SessionLog
-from actors.session_open import Opened, Order, Pending
+from actors.session_open import Opened, Pending
 from actors.session_run import OwnRun
 from actors.session_undo import Prepared
 from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply
-from maka.contracts.content import RunLimits
 from maka.contracts.errors import FoldError, LedgerDamagedError, Refusal, RefusalCode
 from maka.contracts.ids import RunId, SessionId
 from maka.contracts.ports import Append, AppendResult
@@ -112,12 +111,14 @@ class SessionActor(MakaActor[ToSession]):
                 self._loading.closed(invocation_id)
                 if verdict == "parked":
                     self._run.park(RunId(invocation_id))
+                elif verdict == "damaged":
+                    self._shut_off(f"run {invocation_id} can't be ended")
                 self._loaded()
             case LedgerUp():
                 self._held = False
                 self._shells.room()
             case StopSession() if self._may_stop_now:
-                self._handle(message)
+                self.attempt(self._handle, message)
             case _:  # by its type one that waits its turn
                 self._stash.append(message)
         self._go_on()
@@ -142,7 +143,7 @@ class SessionActor(MakaActor[ToSession]):
             elif self._loading.is_on:
                 return
             self._stash.popleft()
-            self._handle(first)
+            self.attempt(self._handle, first)
         may_act = self._pending is None and not self._loading.is_on
         if may_act and (append := self._shells.ends(self._log, self._refusal)) is not None:
             self._send(append, None)
@@ -173,17 +174,17 @@ class SessionActor(MakaActor[ToSession]):
             case UndoChanges(command=command, reply=reply):
                 self._undo(command, reply)
             case KeepShell(command=process, reply=reply):
-                live = self._run.run_id
-                self._act(
-                    self._refusal or self._shells.keep(self._log, process, live, closing=self._shutting_down), reply
-                )
+                live, closing = self._run.run_id, self._shutting_down
+                self._act(self._refusal or self._shells.keep(self._log, process, live, closing=closing), reply)
             case StopShell(command=command, reply=reply):
                 self._shells.stop(self._log, command, self._refusal, reply)
             case ShellsChanged():
                 pass  # they are looked at after each message
-            case RunOver(run_id=run_id):
+            case RunOver(run_id=run_id, is_damaged=is_damaged):
                 self._run.over(run_id)
-                if self._catch_up() and self._log.header is not None and run_id in self._log.header.open_runs:
+                if is_damaged:
+                    self._shut_off(f"run {run_id} can't be ended")
+                elif self._catch_up() and self._log.header is not None and run_id in self._log.header.open_runs:
                     self._run.park(run_id)  # its actor died, but a person may still answer
             case RunParked(run_id=run_id, handled=handled):
                 self._run.let_go(run_id, handled)
@@ -216,8 +217,7 @@ class SessionActor(MakaActor[ToSession]):
         if not self._catch_up():
             return
         if (header := self._log.header) is None:
-            words = "no such session; `maka sessions` lists them"
-            self._refusal = Refusal(code=RefusalCode.UNKNOWN_SESSION, message=words)
+            self._refusal = session_protocol.unknown()
             return
         for run_id, alive in self._loading.living(header, self.address, keeps_waits=self._refusal is None):
             self._run.adopt(run_id, alive)
@@ -231,18 +231,20 @@ class SessionActor(MakaActor[ToSession]):
         try:
             self._log.catch_up(self._ports.reader)
         except (LedgerDamagedError, FoldError) as error:
-            self.log.error("session_damaged", error_kind=str(error))
-            words = f"session {self._id} is damaged ({error}); `maka verify` shows where; no other is touched"
-            self._refusal = Refusal(code=RefusalCode.SESSION_DAMAGED, message=words)
+            self._shut_off(str(error))
             return False
         return True
+
+    def _shut_off(self, why: str) -> None:
+        self.log.error("session_damaged", error_kind=why)
+        self._refusal = session_protocol.damaged(self._id, why)
 
     # -- messages -------------------------------------------------------------------------------------------------
 
     def _take_message(self, command: commands.SendMessage, reply: ReplyTo[Reply]) -> None:
         busy, closing = self._run.run_id is not None, self._shutting_down
-        answer = self._refusal or session_open.admit(self._ports, self._log, command, busy=busy, closing=closing)
-        if isinstance(answer, Append):
+        answer = self._refusal or session_open.take_message(self._ports, self._log, command, busy=busy, closing=closing)
+        if isinstance(answer, Append):  # it waits in the queue
             self._fallback, self._held = command.profile, False
         self._act(answer, reply)
 
@@ -250,30 +252,31 @@ class SessionActor(MakaActor[ToSession]):
         """Start the run of the oldest message that waits, unless there is no room or no profile for it."""
         if self._run.run_id is not None or self._shutting_down or self._held or self._refusal is not None:
             return
-        waiting = next(iter(self._log.queue.values()), None)
-        if waiting is not None:
-            queued = waiting.queued
-            order = Order(queued.text, queued.profile or "", queued.limits or RunLimits(), waiting.message_id)
-            self._open(order)
-
-    def _open(self, order: Order) -> None:
-        prepared = session_open.prepare(self._ports, self._log, order, None, fallback=self._fallback)
-        if not isinstance(prepared, Refusal):
-            self._send(prepared[0], None, prepared[1])
-            return
-        self._held = True  # the message waits for one that brings a profile, or for room
-        if prepared.code is RefusalCode.LEDGER_FULL:
-            self._ledger.tell(RoomWanted(to=self.address))
+        opened = session_open.open_next(self._ports, self._log, fallback=self._fallback)
+        if isinstance(opened, Opened):
+            self._send(opened.append, None, opened)
+        elif opened is not None:
+            self._held = True  # until a message brings a profile, or there is room
+            if opened.code is RefusalCode.LEDGER_FULL:
+                self._ledger.tell(RoomWanted(to=self.address))
 
     # -- answers of the ledger ------------------------------------------------------------------------------------
 
     def _answered(self, pending: Pending, result: AppendResult) -> None:
         self._pending = None
+        try:
+            self._stored(pending, result)
+        except BaseException:
+            pending.answer(UNKNOWN)
+            raise
+
+    def _stored(self, pending: Pending, result: AppendResult) -> None:
         if isinstance(result, Refusal):
             self._not_stored(pending, result)
             return
         before = self._log.boundary
         if not self._catch_up():
+            pending.answer(UNKNOWN)
             return
         self._shells.narrowed(before, self._log.boundary)
         if isinstance(pending.opened, Prepared):
@@ -289,31 +292,28 @@ class SessionActor(MakaActor[ToSession]):
             pending.reply.set(session_protocol.outcome_of(stored))
 
     def _not_stored(self, pending: Pending, refusal: Refusal) -> None:
-        if pending.reply is not None:
-            pending.reply.set(refusal)
-        elif pending.opened is not None:
-            self._held = True  # until LedgerUp
-        else:
+        pending.answer(refusal)
+        if pending.reply is None and pending.opened is None:
             self._shells.refused(refusal, closing=self._shutting_down)
+        else:
+            self._held = pending.reply is None  # until LedgerUp
 
     def _set_boundary(self, command: commands.ChangeBoundary, reply: ReplyTo[Reply]) -> None:
         self._act(self._refusal or session_open.boundary_change(self._ports, self._log, command), reply)
 
     def _undo(self, command: commands.Undo, reply: ReplyTo[Reply]) -> None:
         live, closing = self._run.run_id, self._shutting_down
-        self._act(
-            self._refusal or session_undo.prepare(self._ports, self._log, command, live=live, closing=closing), reply
-        )
+        undo = self._refusal or session_undo.prepare(self._ports, self._log, command, live=live, closing=closing)
+        self._act(undo, reply)
 
-    def _act(self, answer: Append | tuple[Append, Opened] | Prepared | Reply, reply: ReplyTo[Reply]) -> None:
-        if isinstance(answer, Append):
-            self._send(answer, reply)
-        elif isinstance(answer, tuple):
-            self._send(answer[0], reply, answer[1])
-        elif isinstance(answer, Prepared):
-            self._send(answer.append, reply, answer)
-        else:
-            reply.set(answer)
+    def _act(self, answer: Append | Opened | Prepared | Reply, reply: ReplyTo[Reply]) -> None:
+        match answer:
+            case Append():
+                self._send(answer, reply)
+            case Opened() | Prepared():
+                self._send(answer.append, reply, answer)
+            case _:
+                reply.set(answer)
 
     # -- stop -----------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class Order(Struct, frozen=True):
 class Opened(Struct, frozen=True, kw_only=True):
     """A run that starts when its first append is durable."""
 
+    append: Append
     opening: Opening
     provider: Provider
     kit: request.Kit
@@ -43,6 +44,11 @@ class Pending(Struct, frozen=True, kw_only=True):
     reply: ReplyTo[Reply] | None
     opened: Opened | Prepared | None
 
+    def answer(self, reply: Reply) -> None:
+        """Tell whoever waits, if anybody does."""
+        if self.reply is not None:
+            self.reply.set(reply)
+
 
 def stored_outcome(reader: LedgerReader, key: CommandKey) -> Reply | None:
     """Return the outcome of a command that was handled before, or the refusal of its id for another one."""
@@ -53,41 +59,51 @@ def stored_outcome(reader: LedgerReader, key: CommandKey) -> Reply | None:
     return session_protocol.check_known(known, key) or session_protocol.outcome_of(stored)
 
 
-def admit(
-    ports: Ports, log: SessionLog, command: SendMessage, *, busy: bool, closing: bool
-) -> Append | tuple[Append, Opened] | Reply:
-    """Return what a message becomes: a run's first append, a place in the queue, its stored outcome, or a refusal."""
-    key = session_protocol.key_of(command)
-    if (stored := stored_outcome(ports.reader, key)) is not None:
-        return stored
-    if closing:
-        return Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
-    assert log.header is not None, "a session that refuses nothing is known"
-    refusal = session_protocol.check_message(command, log.header, waiting=len(log.queue))
-    if refusal is not None:
-        return refusal
-    if busy or log.queue:
-        at = At(ports.ids(), ports.clock.now_ms())
-        return session_protocol.queue_message(command, log.control_seq, at)
-    return prepare(ports, log, Order(command.text, command.profile, command.limits), key, fallback="")
-
-
 def boundary_change(ports: Ports, log: SessionLog, command: ChangeBoundary) -> Append | Reply:
     """Return the append of a person's change of the boundary, its stored outcome, or why it can't be."""
     if (stored := stored_outcome(ports.reader, session_protocol.key_of(command))) is not None:
         return stored
+    try:
+        log.catch_up(ports.reader)  # a run's decision may be newer than what is known here
+    except (LedgerError, FoldError) as error:
+        words = f"the session's boundary can't be read ({error}); `maka verify` shows where"
+        return Refusal(code=RefusalCode.SESSION_DAMAGED, message=words)
     assert log.boundary is not None
     at = At(ports.ids(), ports.clock.now_ms())
     return session_protocol.change_boundary(command, log.boundary, log.control_seq, at)
 
 
-def prepare(
-    ports: Ports, log: SessionLog, order: Order, key: CommandKey | None, *, fallback: str
-) -> tuple[Append, Opened] | Refusal:
-    """Return a run's first append and what starts when it is durable.
+def take_message(
+    ports: Ports, log: SessionLog, command: SendMessage, *, busy: bool, closing: bool
+) -> Append | Opened | Reply:
+    """Return what becomes of a message: the run that it opens, its place in the queue, or why it isn't taken."""
+    key = session_protocol.key_of(command)
+    if (stored := stored_outcome(ports.reader, key)) is not None:
+        return stored
+    if closing:
+        return session_protocol.CLOSED
+    assert log.header is not None, "a session without one refuses everything"
+    if (refusal := session_protocol.check_message(command, log.header, waiting=len(log.queue))) is not None:
+        return refusal
+    if busy or log.queue:
+        return session_protocol.queue_message(command, log.control_seq, At(ports.ids(), ports.clock.now_ms()))
+    return _open(ports, log, Order(command.text, command.profile, command.limits), key, fallback="")
 
-    `fallback` is the profile to use where a queued message's own is gone, as it may be after a restart.
+
+def open_next(ports: Ports, log: SessionLog, *, fallback: str) -> Opened | Refusal | None:
+    """Return the run of the oldest message that waits, if one does.
+
+    `fallback` is the profile to use where the message's own is gone, as it may be after a restart.
     """
+    waiting = next(iter(log.queue.values()), None)
+    if waiting is None:
+        return None
+    queued = waiting.queued
+    order = Order(queued.text, queued.profile or "", queued.limits or RunLimits(), waiting.message_id)
+    return _open(ports, log, order, None, fallback=fallback)
+
+
+def _open(ports: Ports, log: SessionLog, order: Order, key: CommandKey | None, *, fallback: str) -> Opened | Refusal:
     try:
         provider = _provider(ports, order, fallback)
         prepared = _admission(ports, log, provider, order.limits)
@@ -100,7 +116,7 @@ def prepare(
     if isinstance(opening, Refusal):
         return opening
     append = Append(groups=opening.append.groups, blobs=blobs, command=key)
-    return append, Opened(opening=opening, provider=provider, kit=admission.kit)
+    return Opened(append=append, opening=opening, provider=provider, kit=admission.kit)
 
 
 def _admission(

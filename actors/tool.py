@@ -2,6 +2,7 @@
 
 Laws: no effect before its fact is durable (`commit` asks the run, `then` runs after the answer); cancel is sticky
 and is answered with ToolEnded like everything else; whatever a tool raises, SystemExit included, is a tool error.
+Nothing that a tool says is passed on with a secret in it, nor cut before it is looked for.
 Large values are stored here, before the append that names them.
 """
 
@@ -14,9 +15,10 @@ from actors.base import NOT_DONE, MakaActor
 from actors.messages import Parent
 from actors.messages_run import FactWanted, ShellWanted, ToolEnded, ToolOutput, ToRun
 from actors.messages_work import CancelTool, CommitWanted, Dispatch, Grant, KeepWanted, OutputSeen, ResultSeen, ToTool
+from actors.tool_masks import LiveMasks, masked_process, masked_result
 from actors.verdicts import ToolAnswer
 from actors.wiring import Ports
-from maka.contracts.actions import FileChange, ProcessStarted, WorkspaceChanged
+from maka.contracts.actions import ArtifactDelta, FileChange, ProcessStarted, WorkspaceChanged
 from maka.contracts.commands import Reply, ShellKept
 from maka.contracts.content import BlobRef, Outcome
 from maka.contracts.errors import LedgerError, Refusal, RefusalCode
@@ -72,6 +74,8 @@ class ToolActor(MakaActor[ToTool]):
         super().__init__(ports.log, parent)
         self._clock = ports.clock
         self._blobs = ports.blobs
+        self._masks = ports.masks
+        self._live = LiveMasks(ports.masks)
         self._run = run
         self._tool = tool
         self._call_id = call_id
@@ -80,6 +84,8 @@ class ToolActor(MakaActor[ToTool]):
         self._ended = False
         self._started_s = 0.0
         self._token = 0
+        self._workspace = ""
+        self._written: ArtifactDelta | None = None
         self._waiting: dict[int, Callable[[bool], None]] = {}
 
     def receive(self, message: ToTool) -> None:
@@ -94,7 +100,8 @@ class ToolActor(MakaActor[ToTool]):
                 if (then := self._waiting.pop(token, None)) is not None:
                     self._guarded(lambda: then(granted and not self._cancelled))
             case OutputSeen(stream=stream, text=text):
-                self._run.tell(ToolOutput(call_id=self._call_id, stream=stream, text=text))
+                if not self._ended:  # what comes later could complete what was let go as harmless at the end
+                    self._show(stream, self._live.feed(stream, text))
             case CommitWanted():
                 self._ask_commit(message)
             case KeepWanted(fact=fact, reply=reply):
@@ -113,6 +120,7 @@ class ToolActor(MakaActor[ToTool]):
 
     def _start(self, message: Dispatch) -> None:
         self._started_s = self._clock.monotonic_s()
+        self._workspace = message.env.boundary.workspace or message.env.cwd
         if self._cancelled:
             self._end(ToolResult(outcome=Outcome.NOT_STARTED, text="not started: the run was stopped first"))
             return
@@ -123,13 +131,17 @@ class ToolActor(MakaActor[ToTool]):
 
         self._guarded(start)
 
+    def _show(self, stream: str, text: str) -> None:
+        if text:
+            self._run.tell(ToolOutput(call_id=self._call_id, stream=stream, text=text))
+
     def _guarded(self, act: Callable[[], None]) -> None:
         try:
             act()
         except BaseException as error:  # the one place where a tool's own exceptions, SystemExit included, end
             self.log.warning("tool_raised", call_id=self._call_id, error_kind=type(error).__name__)
-            text = f"the tool failed: {type(error).__name__}: {error}"[:ERROR_TEXT_CHARS_MAX]
-            self._end(ToolResult(outcome=Outcome.ERROR, text=text))
+            text = self._masks(f"the tool failed: {type(error).__name__}: {error}")
+            self._end(ToolResult(outcome=Outcome.ERROR, text=text[:ERROR_TEXT_CHARS_MAX]))
 
     def _ask_commit(self, message: CommitWanted) -> None:
         if self._cancelled or self._ended:
@@ -138,24 +150,10 @@ class ToolActor(MakaActor[ToTool]):
         self._token += 1
         self._waiting[self._token] = message.then
         match message.fact:
-            case FileFact() as fact:
-                try:
-                    pre_image, blobs = self._store(fact.pre_image)
-                except LedgerError as error:
-                    self._refuse_effect(self._token, f"the old content can't be kept, so nothing was changed: {error}")
-                    return
-                change = FileChange(
-                    call_id=self._call_id,
-                    path=fact.path,
-                    before_sha256=fact.before_sha256,
-                    after_sha256=fact.after_sha256,
-                    pre_image=pre_image,
-                    temp_name=fact.temp_name,
-                    mode=fact.mode,
-                    undoes=fact.undoes,
-                )
-                self._run.tell(FactWanted(call_id=self._call_id, token=self._token, file_change=change, blobs=blobs))
-            case ProcessFact() as fact:
+            case FileFact() as file:
+                self._want_change(file)
+            case ProcessFact() as process:
+                fact = masked_process(process, self._masks)
                 started = ProcessStarted(
                     call_id=self._call_id, process=fact.process, command=fact.command, background=fact.background
                 )
@@ -163,11 +161,38 @@ class ToolActor(MakaActor[ToTool]):
             case _:
                 assert_never(message.fact)
 
-    def _ask_to_keep(self, fact: ProcessFact, reply: ReplyTo[Reply]) -> None:
+    def _ask_to_keep(self, process: ProcessFact, reply: ReplyTo[Reply]) -> None:
+        fact = masked_process(process, self._masks)
         started = ProcessStarted(call_id=self._call_id, process=fact.process, command=fact.command, background=True)
         is_over = self._cancelled or self._ended
         if is_over or not self._run.tell(ShellWanted(started=started, reply=reply)):
             reply.set(NOT_DONE)
+
+    def _want_change(self, fact: FileFact) -> None:
+        if self._masks.holds(fact.path):
+            # The path is what an undo and a recovery go by: it is recorded as it is, or not at all.
+            self._refuse_effect(self._token, "the file's path holds a secret, so nothing was changed")
+            return
+        try:
+            pre_image, blobs = self._store(fact.pre_image)
+        except LedgerError as error:
+            self._refuse_effect(self._token, f"the old content can't be kept, so nothing was changed: {error}")
+            return
+        change = FileChange(
+            call_id=self._call_id,
+            path=fact.path,
+            before_sha256=fact.before_sha256,
+            after_sha256=fact.after_sha256,
+            pre_image=pre_image,
+            temp_name=fact.temp_name,
+            mode=fact.mode,
+            undoes=fact.undoes,
+        )
+        if fact.undoes is None and fact.after_sha256 is not None:
+            # No copy of it: the call's arguments and the old content say what it holds, and the fact its hash.
+            name = fact.path.removeprefix(self._workspace.rstrip("/") + "/")
+            self._written = ArtifactDelta(call_id=self._call_id, kind="file", name=name)
+        self._run.tell(FactWanted(call_id=self._call_id, token=self._token, file_change=change, blobs=blobs))
 
     def _refuse_effect(self, token: int, reason: str) -> None:
         then = self._waiting.pop(token)
@@ -192,6 +217,9 @@ class ToolActor(MakaActor[ToTool]):
         if self._ended:
             return
         self._ended = True
+        result = masked_result(result, self._masks)
+        for stream, held in self._live.end():
+            self._show(stream, held)
         whole, whole_blobs = self._store_or_drop(result.whole)
         diff, diff_blobs = self._store_or_drop(None if result.diff is None else result.diff.encode())
         answer = ToolAnswer(
@@ -203,6 +231,7 @@ class ToolActor(MakaActor[ToTool]):
             diff=diff,
             seen=result.seen,
             workspace=None if result.workspace is None else _workspace_changed(self._call_id, result.workspace),
+            artifacts=(self._written,) if self._written is not None and result.outcome is Outcome.OK else (),
             blobs=(*whole_blobs, *diff_blobs),
         )
         self._run.tell(ToolEnded(call_id=self._call_id, answer=answer))

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from maka.contracts.actions import FileSeen, WorkspaceChanged
+from maka.contracts.actions import ArtifactDelta, FileSeen, WorkspaceChanged
 from maka.contracts.content import BlobRef, Outcome
 from maka.contracts.model_ports import AssembledCall, ProviderError, UsageReport
 
@@ -68,4 +68,5 @@ class ToolAnswer(Struct, frozen=True, kw_only=True):
     diff: BlobRef | None = None
     seen: FileSeen | None = None
     workspace: WorkspaceChanged | None = None
+    artifacts: tuple[ArtifactDelta, ...] = ()
     blobs: tuple[bytes, ...] = ()

@@ -9,6 +9,7 @@ from actors.address import Address
 from actors.base import Log, MakaActor
 from maka.contracts.background_ports import BackgroundShells
 from maka.contracts.ids import IdSource
+from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ProviderSource
 from maka.contracts.ports import BlobWriter, Clock, LedgerReader, Timers
 from maka.contracts.tool_ports import Processes, ToolCatalog, UndoTool
@@ -31,7 +32,10 @@ class Leftovers(Protocol):
 
 
 class Ports(Struct, frozen=True, kw_only=True):
-    """Everything outside that actors see. `prompt` is cwd -> system prompt; `jitter` is a number in [0, 1)."""
+    """Everything outside that actors see. `prompt` is cwd -> system prompt; `jitter` is a number in [0, 1).
+
+    `masks` takes secrets out of what tools say.
+    """
 
     ids: IdSource
     clock: Clock
@@ -48,3 +52,4 @@ class Ports(Struct, frozen=True, kw_only=True):
     prompt: Callable[[str], str]
     spawn: Spawn
     log: Log
+    masks: Masks = NO_MASKS

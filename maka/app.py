@@ -5,7 +5,7 @@ Two hosts on two state roots live in one process; nothing here touches signals, 
 
 import random
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -27,11 +27,12 @@ from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.troupe import Troupe
 from actors.wiring import Ports
-from maka.config import Config, read_key
+from maka.config import Config, known_secrets, read_key
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
 from maka.contracts.limits import FEED_RESTARTS_MAX, RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, SWEEP_EVERY_S
 from maka.contracts.model_ports import ModelProfile, Provider
 from maka.contracts.ports import LedgerReader
+from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.clock import SystemClock
 from maka.edges.ids import UuidSource
 from maka.edges.instructions import system_prompt
@@ -39,8 +40,8 @@ from maka.edges.io_loop import IoLoop
 from maka.edges.logs import LogFile, make_logger
 from maka.edges.openai_chat import OpenAIChat
 from maka.edges.processes import AsyncProcesses
-from maka.edges.redact import Redactor
 from maka.edges.sandbox import find_sandbox
+from maka.edges.secrets import Secrets
 from maka.edges.timers import ThreadTimers
 from maka.session_manager import SessionManager
 from maka.storage.blobs import FileBlobs
@@ -64,7 +65,7 @@ FAILED = "the ledger failed; start again to see what is durable"
 class Providers:
     """Profile name -> provider, made at first use and kept; the key is read then and held nowhere else."""
 
-    def __init__(self, profiles: Mapping[str, ModelProfile], io: IoLoop, secrets: "Secrets") -> None:
+    def __init__(self, profiles: Mapping[str, ModelProfile], io: IoLoop, secrets: Secrets) -> None:
         self._profiles = profiles
         self._secrets = secrets
         self._io = io
@@ -84,29 +85,19 @@ class Providers:
             return self._made[name]
 
 
-class Secrets:
-    """Masks the keys that were read so far, in every line of the log."""
-
-    def __init__(self) -> None:
-        self._known: tuple[str, ...] = ()
-        self._redact = Redactor()
-
-    def add(self, secret: str) -> None:
-        self._known = (*self._known, secret)
-        self._redact = Redactor(self._known)
-
-    def __call__(self, text: str) -> str:
-        return self._redact(text)
-
-
 @dataclass(frozen=True)
 class Host:
-    """A running Maka over one state root. `failed` is set when the ledger failed and the process must leave."""
+    """A running Maka over one state root. `failed` is set when the ledger failed and the process must leave.
+
+    `abandon` kills what the tools run, at once and unrecorded: for a process that leaves now, instead of `close`. The
+    next start tells of it as of a crash.
+    """
 
     manager: SessionManager
     reader: LedgerReader
     recovered_runs: int
     failed: Event
+    abandon: Callable[[], None]
     _closing: ExitStack
 
     def close(self) -> None:
@@ -136,10 +127,10 @@ def open_host(config: Config) -> Host:
         # Before anything else is made here: a root that holds a file but no store isn't taken for ours.
         store = LmdbLedger.open(config.state_root)
         stack.callback(store.close)
-        secrets = Secrets()
+        secrets = Secrets(known_secrets(config))
         sink = _open_log(config.state_root)
         stack.callback(sink.close)
-        log = make_logger(sink, secrets, config.log_level)
+        log = make_logger(sink, secrets.redact, config.log_level)
         io = IoLoop.start()
         stack.callback(io.close)
         timers = ThreadTimers.start()
@@ -159,7 +150,9 @@ def open_host(config: Config) -> Host:
             stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep
         )
         troupe = Troupe()
-        ports = _ports(config, log, io, timers, store, blobs, Providers(config.profiles, io, secrets), troupe)
+        processes = AsyncProcesses(io, config.tool_limits)
+        providers = Providers(config.profiles, io, secrets)
+        ports = _ports(config, log, processes, timers, store, blobs, providers, troupe, secrets)
         feed = _start_feed(stack, log, store)
         ledger.tell(Follow(to=feed))
         stack.callback(_stop_troupe, troupe, log)
@@ -169,7 +162,7 @@ def open_host(config: Config) -> Host:
         _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log)
         manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set)
-        return Host(manager=manager, reader=store, recovered_runs=recovered, failed=failed, _closing=stack.pop_all())
+        return Host(manager, store, recovered, failed, processes.kill_all, stack.pop_all())
 
 
 def is_running(config: Config) -> bool:
@@ -202,19 +195,19 @@ def open_provider(config: Config, name: str) -> Generator[Provider]:
 def _ports(
     config: Config,
     log: Log,
-    io: IoLoop,
+    processes: AsyncProcesses,
     timers: ThreadTimers,
     store: LmdbLedger,
     blobs: FileBlobs,
     providers: Providers,
     troupe: Troupe,
+    secrets: Secrets,
 ) -> Ports:
-    processes = AsyncProcesses(io)
-    background = BackgroundTable()
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
     own_rg = Path(sys.executable).with_name("rg")
     ground = untouchable(config)
-    turns = FileTurns(ground)
+    background = BackgroundTable()
+    turns = FileTurns(ground, secrets)
     rg_path = str(own_rg) if own_rg.exists() else which("rg", path=config.child_env.get("PATH"))
     return Ports(
         ids=UuidSource(),
@@ -228,9 +221,10 @@ def _ports(
             processes,
             child_env=config.child_env,
             rg_path=rg_path,
-            sandbox=find_sandbox(),
+            sandbox=find_sandbox(partial(find_bubblewrap, processes_max=config.tool_limits.processes_max)),
             ground=ground,
             turns=turns,
+            masks=secrets,
             shells=Shells(table=background, record=partial(read_shells, store), blob=store.blob),
         ),
         undo=PutBackTool(turns, store.blob),
@@ -238,10 +232,15 @@ def _ports(
         background=background,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
-            cwd, config_dir=str(config.config_dir), date=date.today().isoformat(), platform=platform(terse=True)
+            cwd,
+            config_dir=str(config.config_dir),
+            date=date.today().isoformat(),
+            platform=platform(terse=True),
+            masks=secrets,
         ),
         spawn=troupe,
         log=log,
+        masks=secrets,
     )
 
 

@@ -9,9 +9,9 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -23,30 +23,24 @@ from msgspec import Struct
 
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.model_ports import ModelProfile
+from maka.contracts.tool_limits import ToolLimits
+from maka.tool_environment import interpreter_folder, secret_values, tool_environment
 
 KEY_COMMAND_TIMEOUT_S = 60.0
+TOOL_LIMIT_MIN, TOOL_LIMIT_MAX = 16, 1 << 30
+TOOL_LIMIT_VARIABLES = {
+    "memory_max_mib": "MAKA_TOOLS_MEMORY_MAX_MIB",
+    "processes_max": "MAKA_TOOLS_PROCESSES_MAX",
+    "open_files_max": "MAKA_TOOLS_OPEN_FILES_MAX",
+}
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _PROFILE_KEYS = tuple(name for name in ModelProfile.__struct_fields__ if name != "name")
-_FILE_KEYS = ("default", "log_level", "models", "waits")
+_FILE_KEYS = ("default", "log_level", "models", "tools", "waits")
 _ON_RESTART = ("keep", "close")
+_NUMBER = re.compile(r"[0-9]{1,12}", re.ASCII)
 _KEY_SOURCES = ("key_env", "key_cmd", "key_file")
-_SECRET_ENDINGS = ("_API_KEY", "_API_KEYS", "_API_TOKEN", "_ADMIN_KEY")
-_SECRET_NAMES = frozenset(
-    {
-        "ANTHROPIC_AUTH_TOKEN",
-        "AWS_BEARER_TOKEN_BEDROCK",
-        "AZURE_OPENAI_AD_TOKEN",
-        "HF_TOKEN",
-        "HUGGINGFACE_TOKEN",
-        "HUGGING_FACE_HUB_TOKEN",
-        "OPENAI_CUSTOM_HEADERS",
-        "OPENAI_WEBHOOK_SECRET",
-    }
-)
-_SECRET_CHARS_MIN = 16
-"""A value this long that equals a provider's key is one, whatever its variable is called."""
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -73,6 +67,7 @@ class Config(Struct, frozen=True, kw_only=True):
     surroundings: Surroundings = Surroundings()
     child_env: Mapping[str, str]
     waits_keep: bool = True
+    tool_limits: ToolLimits = ToolLimits()
     log_level: str = "warning"
     no_color: bool = False
 
@@ -119,6 +114,7 @@ def load_config(environ: Mapping[str, str] | None = None) -> Config:
         surroundings=_surroundings(env, profiles.values()),
         child_env=tool_environment(env, (*profiles.values(), *presets())),
         waits_keep=_waits_keep(config_file, content.get("waits", {})),
+        tool_limits=_tool_limits(config_file, content.get("tools", {}), env),
         log_level=level,
         no_color=bool(env.get("NO_COLOR")),
     )
@@ -159,6 +155,26 @@ def _waits_keep(config_file: Path, waits: Any) -> bool:
     if policy not in _ON_RESTART:
         _refuse(f"{where} on_restart is one of {', '.join(_ON_RESTART)}")
     return bool(policy == "keep")
+
+
+def _tool_limits(config_file: Path, tools: Any, env: Mapping[str, str]) -> ToolLimits:
+    where = f"{config_file}: [tools]"
+    if not isinstance(tools, dict):
+        _refuse(f"{where} is a table: write [tools] and processes_max = 4096")
+    given = cast("dict[str, Any]", tools)
+    _known_keys(where, given, ToolLimits.__struct_fields__)
+    found = {name: checked_limit(value, f"{where} {name}") for name, value in given.items()}
+    for name, variable in TOOL_LIMIT_VARIABLES.items():
+        if said := env.get(variable):
+            found[name] = checked_limit(int(said) if _NUMBER.fullmatch(said) else said, variable)
+    return ToolLimits(**found)
+
+
+def checked_limit(value: object, where: str) -> int:
+    """Return a limit as it is, or refuse it in the name of `where`."""
+    if type(value) is not int or not (value == 0 or TOOL_LIMIT_MIN <= value <= TOOL_LIMIT_MAX):
+        _refuse(f"{where} is a whole number from {TOOL_LIMIT_MIN}, or 0 for no limit")
+    return value
 
 
 def _known_keys(where: str, found: Iterable[str], known: tuple[str, ...]) -> None:
@@ -232,33 +248,10 @@ def _surroundings(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -> S
     )
 
 
-def tool_environment(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -> dict[str, str]:
-    """Return the environment for tools: everything but the keys of model providers and Maka's own settings.
-
-    The folder of the running interpreter is added as the last one of PATH, so that there is a `python` on a machine
-    that has none; the person's own comes first.
-    """
-    named = {profile.key_env for profile in profiles}
-    secret = {name for name in env if name in named or name in _SECRET_NAMES or name.endswith(_SECRET_ENDINGS)}
-    values = {env[name] for name in secret if len(env[name]) >= _SECRET_CHARS_MIN}
-    kept = {
-        name: value
-        for name, value in env.items()
-        if name not in secret and value not in values and not name.startswith("MAKA_")
-    }
-    path = kept.get("PATH", os.defpath)
-    return {**kept, "PATH": os.pathsep.join([*path.split(os.pathsep), _interpreter_folder()])}
-
-
 def with_own_python_first(config: Config) -> Config:
     """Return a configuration in which tools find the running interpreter, and what is installed for it, first."""
-    path = os.pathsep.join([_interpreter_folder(), config.child_env["PATH"]])
+    path = os.pathsep.join([interpreter_folder(), config.child_env["PATH"]])
     return msgspec.structs.replace(config, child_env={**config.child_env, "PATH": path})
-
-
-def _interpreter_folder() -> str:
-    # Not resolved: the link in an environment's own folder is what makes it that environment.
-    return str(Path(sys.executable).parent)
 
 
 def with_profile(config: Config, profile: ModelProfile) -> Config:
@@ -286,6 +279,17 @@ def read_key(profile: ModelProfile, environ: Mapping[str, str] | None = None) ->
     if not (key.isascii() and key.isprintable()) or " " in key:
         _refuse(f"{where} holds characters that no key has: it should be the key alone", RefusalCode.NOT_READY)
     return key
+
+
+def known_secrets(config: Config, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the secrets that can be known before any key is used: no `key_cmd` runs. Never log what it returns."""
+    env = os.environ if environ is None else environ
+    profiles = tuple(config.profiles.values())
+    found = list(secret_values(env, (*profiles, *presets())))
+    for name in {profile.key_file for profile in profiles if profile.key_file is not None}:
+        with suppress(RefusedError):  # told when the key is used
+            found.append(_key_from_file(name, name).strip())
+    return tuple(found)
 
 
 def _key_from_file(name: str, where: str) -> str:

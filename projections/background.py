@@ -180,6 +180,8 @@ def how_it_ended(how: str, *, exit_code: int | None, by: str | None) -> str:
             return f"timed out and was ended{code}"
         case "stopped":
             return f"stopped by {by}" if by else "stopped"
+        case "limit":
+            return f"ended, since it met a limit{code}"
         case "not_started":
             return "ended before it began"
         case "orphaned":

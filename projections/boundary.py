@@ -1,7 +1,7 @@
 """A session's boundary, folded from its control stream and its runs' decisions in order of position.
 
 Laws: a decision that allows is the grant, exactly as it was asked for; a grant once ends with its run; a grant taken
-back is gone; the revision counts each change and nothing else does. What the ledger doesn't say isn't allowed.
+back is gone; the revision counts each change that a person made. What the ledger doesn't say isn't allowed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -116,7 +116,7 @@ def _closed(state: BoundaryState, request_id: EventId) -> BoundaryState:
 def _run_ended(state: BoundaryState, event: RuntimeEvent) -> BoundaryState:
     grants = state.boundary.grants
     kept = tuple(grant for grant in grants if grant.scope != "once" or grant.run_id != event.run_id)
-    return state if len(kept) == len(grants) else _with(state, profile=state.boundary.profile, grants=kept)
+    return state if len(kept) == len(grants) else replace(state, boundary=replace(state.boundary, grants=kept))
 
 
 def _with(state: BoundaryState, *, profile: Profile, grants: tuple[Grant, ...]) -> BoundaryState:

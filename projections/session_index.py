@@ -70,6 +70,15 @@ class Numbered(Struct, frozen=True, gc=False):
     number: int
 
 
+class Placed(Struct, frozen=True, gc=False, rename="camel"):
+    """As much of a header as says which session of a directory is the newest."""
+
+    session_id: SessionId
+    number: int
+    real_cwd: str
+
+
+_placed = msgspec.json.Decoder(Placed)
 _encoder = msgspec.json.Encoder()
 _numbered = msgspec.json.Decoder(Numbered)
 _decoder = msgspec.json.Decoder(Header)
@@ -86,6 +95,19 @@ def decode(data: bytes | memoryview) -> Header:
         return _decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise CodecError(f"not a session header (maka verify --rebuild makes it anew): {error}") from None
+
+
+def newest_in(headers: Iterable[bytes], real_cwd: str) -> SessionId | None:
+    """Return the newest session of a directory. A header that can't be read is passed over: its session shows it."""
+    newest: Placed | None = None
+    for data in headers:
+        try:
+            found = _placed.decode(data)
+        except msgspec.MsgspecError:
+            continue
+        if found.real_cwd == real_cwd and (newest is None or found.number > newest.number):
+            newest = found
+    return None if newest is None else newest.session_id
 
 
 def number_of(data: bytes | memoryview) -> int:
@@ -164,7 +186,7 @@ def _control(state: Header, item: Committed) -> Header:
         profile, model = configured.profile or state.profile, configured.model or state.model
         state = replace(state, profile=profile, model=model)
     if (boundary := actions.boundary_changed) is not None:
-        state = replace(state, boundary=boundary.profile, boundary_revision=boundary.revision)
+        state = replace(state, boundary=boundary.profile, boundary_revision=state.boundary_revision + 1)
     return state
 
 
@@ -215,6 +237,8 @@ def _waits(state: Header, event_id: EventId, actions: Actions) -> Header:
         opened = opened or delta.boundary_request is not None
         if delta.boundary_decision is not None:
             closed = delta.boundary_decision.request_id
+            allowed = delta.boundary_decision.decision == "allow"
+            state = replace(state, boundary_revision=state.boundary_revision + allowed)
         closed = delta.wait_closed or closed
     if opened:
         state = replace(state, waiting=(*state.waiting, event_id))

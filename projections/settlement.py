@@ -11,7 +11,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from maka.contracts.actions import Actions, FileSeen, Recovery, StateDelta, WorkspaceChanged
+from maka.contracts.actions import Actions, ArtifactDelta, FileSeen, Recovery, StateDelta, WorkspaceChanged
 from maka.contracts.codec import encode, hash_hex
 from maka.contracts.content import BlobRef, Content, Error, FunctionResponse, Outcome, Text, Thinking
 from maka.contracts.events import Author, Refs, Role, RuntimeEvent, Status
@@ -40,6 +40,7 @@ class KnownResult(Struct, frozen=True, kw_only=True):
     response: FunctionResponse
     file_seen: FileSeen | None = None
     workspace_changed: WorkspaceChanged | None = None
+    artifacts: tuple[ArtifactDelta, ...] = ()
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -202,9 +203,9 @@ def _short_actions(known: KnownResult, keep: int, bare: bool) -> Actions | None:
     seen, changed = known.file_seen, known.workspace_changed
     if changed is not None and keep < _NAMES_KEPT_FROM:
         changed = replace(changed, added=(), modified=(), deleted=())
-    if seen is None and changed is None:
+    if seen is None and changed is None and not known.artifacts:
         return None
-    return Actions(file_seen=seen, workspace_changed=changed)
+    return Actions(file_seen=seen, workspace_changed=changed, artifact_delta=known.artifacts)
 
 
 def unanswered(call: OpenCall, reason: str) -> FunctionResponse:

@@ -22,6 +22,7 @@ TOPS = ("maka", "actors", "projections")
 # Lowest first. A module may import its own entry and every lower row; entries on one row never import one another.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("maka.contracts",),
+    ("maka.tool_environment",),
     ("projections", "maka.config"),
     ("actors", "maka.storage", "maka.edges", "maka.tools"),
     ("maka.subscription",),

@@ -13,10 +13,11 @@ from msgspec import inspect
 from msgspec.structs import fields
 
 import maka
-from maka.config import LOG_LEVELS, presets
+from maka.config import LOG_LEVELS, TOOL_LIMIT_VARIABLES, presets
 from maka.contracts.errors import ExitCode
 from maka.contracts.model_ports import ModelProfile
 from maka.contracts.session_events import RunEnded, SessionEvent
+from maka.contracts.tool_limits import ToolLimits
 from maka.edges.scripted_model import Call, ScriptedModel, Turn, by_step
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -123,6 +124,8 @@ def test_every_benchmark_is_explained() -> None:
 def test_every_setting_is_explained() -> None:
     keys = first_cells(section("Settings"))
     assert {field.name for field in fields(ModelProfile) if field.name != "name"} <= keys
+    assert all(f"\n{field.name} = " in blocks("toml")[0] for field in fields(ToolLimits))
+    assert set(TOOL_LIMIT_VARIABLES.values()) <= keys
     assert {"default = ", "log_level = "} <= set(re.findall(r"^\w+ = ", blocks("toml")[0], re.MULTILINE))
     assert all(level in README for level in LOG_LEVELS)
     assert all(f"`{preset.name}`" in README for preset in presets())

@@ -182,7 +182,7 @@ def perform_answer(config: "Config", wait: "PendingWait", given: "Given", look: 
             position=host.reader.head().position,
             boundary=header.boundary,
         )
-        interrupts.arm(lambda source: host.manager.stop(target.session_id, source))
+        interrupts.arm(lambda source: host.manager.stop(target.session_id, source), host.abandon)
 
         def begin() -> MessageAccepted:
             taken = host.manager.answer(

@@ -34,7 +34,8 @@ def doctor(profile: str | None, model: str | None, base_url: str | None, as_json
     config = load_config()
     failed = False
     marks = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.FAILED: "✗"}
-    for group in (_installation(config), _store(config), _sandbox(), _profile(config, profile, model, base_url)):
+    tools = (*_sandbox(), *_limits(config))
+    for group in (_installation(config), _store(config), tools, _profile(config, profile, model, base_url)):
         for check in group:
             failed = failed or check.verdict is Verdict.FAILED
             if as_json:
@@ -97,6 +98,27 @@ def _sandbox() -> "list[Check]":
     if broken:
         return [Check(name="sandbox", verdict=Verdict.FAILED, detail=f"{sandbox.name}; tried: {'; '.join(broken)}")]
     return [_ok("sandbox", f"{sandbox.name}; tried: it {', '.join(trial.what for trial in trials)}")]
+
+
+def _limits(config: "Config") -> "list[Check]":
+    """Say what bounds a command, and who holds it to that."""
+    import os
+
+    from maka.cli.provider_check import Check, Verdict
+    from maka.contracts.limits import TOOL_WATCH_EVERY_S
+    from maka.edges.proc_files import pids
+    from maka.edges.spawn_bounds import resolved
+
+    limits = resolved(config.tool_limits)
+    memory = f"memory {limits.memory_max_mib:,} MiB" if limits.memory_max_mib else "memory unlimited"
+    tasks = f"processes and threads {limits.processes_max:,}" if limits.processes_max else "processes unlimited"
+    files = f"open files {limits.open_files_max:,} each" if limits.open_files_max else "open files as ours"
+    if not pids():
+        held = "memory and processes are NOT bounded here, since there is no /proc"
+        return [Check(name="limits of a command", verdict=Verdict.WARNING, detail=f"{files}; {held}")]
+    kernel = "the kernel holds open files" + ("" if os.geteuid() == 0 else ", and in bubblewrap processes")
+    held = f"{kernel}; what all of a call's processes use is looked at every {TOOL_WATCH_EVERY_S:g} s"
+    return [_ok("limits of a command", f"{memory}, {tasks}, {files}; {held}")]
 
 
 def _profile(config: "Config", name: str | None, model: str | None, base_url: str | None) -> "list[Check]":

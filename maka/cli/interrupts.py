@@ -1,4 +1,4 @@
-"""Signals: Ctrl-C, TERM and HUP ask for one stop of the run; a second one leaves at once.
+"""Signals: Ctrl-C, TERM and HUP ask for one stop of the run; a second one kills what still runs and leaves at once.
 
 A handler only wakes a thread of its own through a pipe: the interrupted main thread may hold any lock, so nothing that
 could need one is called from it.
@@ -17,6 +17,7 @@ from maka.contracts.errors import CLI_INTERRUPT, ExitCode
 
 CLI_TERMINATED = "cli.terminated"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ABANDON_S = 1.0
 _ARMED = 0
 """A byte that no signal sends: look whether a stop is owed."""
 
@@ -31,6 +32,7 @@ class Interrupts:
         self.answered = threading.Event()
         self._leave = leave
         self._stop: Callable[[str], StopReceipt] | None = None
+        self._abandon: Callable[[], None] = _nothing
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         self._thread = threading.Thread(target=self._watch, name="maka-interrupts", daemon=True)
@@ -55,9 +57,12 @@ class Interrupts:
         self._thread.join()
         os.close(self._read)
 
-    def arm(self, stop: Callable[[str], StopReceipt]) -> None:
-        """Say how to stop; a signal that came before is served now. `stop` is called on the watching thread."""
-        self._stop = stop
+    def arm(self, stop: Callable[[str], StopReceipt], abandon: Callable[[], None]) -> None:
+        """Say how to stop, and what to do before leaving at once; a signal that came before is served now.
+
+        Both are called on other threads than this one; `abandon` has ABANDON_S.
+        """
+        self._stop, self._abandon = stop, abandon
         os.write(self._write, bytes([_ARMED]))
 
     def stop(self, source: str) -> None:
@@ -79,6 +84,9 @@ class Interrupts:
 
     def _signalled(self, number: int) -> None:
         if self.source is not None:
+            killing = threading.Thread(target=self._abandon, name="maka-abandon", daemon=True)
+            killing.start()
+            killing.join(ABANDON_S)
             self._leave(self.exit_code())
         self.source = CLI_INTERRUPT if number == signal.SIGINT else CLI_TERMINATED
         note("Stopping ... (once more leaves at once)")
@@ -94,6 +102,10 @@ class Interrupts:
         except Exception as error:
             self.error = error
         self.answered.set()
+
+
+def _nothing() -> None:
+    """Abandon nothing: there is no host yet."""
 
 
 def _wake(number: int, frame: FrameType | None) -> None:

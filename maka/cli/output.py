@@ -81,6 +81,13 @@ def write(text: str) -> None:
         sys.stdout.flush()
 
 
+def write_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are; for whatever isn't a terminal. Raises OutputClosedError."""
+    with _closing():
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+
+
 def write_json(value: Any) -> None:
     """Write a value as one JSON line to stdout, at once. Raises OutputClosedError."""
     write_line(_encoder.encode(value))

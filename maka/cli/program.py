@@ -8,6 +8,7 @@ import click
 
 from maka.cli import (
     answer,
+    artifacts,
     demo,
     diff,
     doctor,
@@ -38,6 +39,7 @@ _COMMANDS = (
     diff.diff,
     undo.undo,
     ps.ps,
+    artifacts.artifacts,
     export.export,
     verify.verify,
     models.models,

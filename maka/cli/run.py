@@ -135,7 +135,7 @@ def perform(
         if host.recovered_runs and not options.quiet:
             note(f"maka: ended {counted(host.recovered_runs, 'run')} that an earlier owner of the store left open")
         target = _target(host, options, real_cwd)
-        interrupts.arm(lambda source: host.manager.stop(target.session_id, source))
+        interrupts.arm(lambda source: host.manager.stop(target.session_id, source), host.abandon)
         _widen(host, options, target, allowed)
         code = _follow(host, config, profile, options, target, text, interrupts)
         note_of_ends(host.reader, quiet=options.quiet)

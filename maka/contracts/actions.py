@@ -139,10 +139,11 @@ class ProcessStarted(Shape, frozen=True, kw_only=True):
 
 
 class ProcessEnded(Shape, frozen=True, kw_only=True):
-    """A background process ended. `how` is exited, killed (by a signal of nobody here), timeout, stopped (`by` whom),
-    not_started, unknown, or orphaned: its owner died.
+    """A background process ended. `how` is exited, killed (by a signal of nobody here), timeout, limit, stopped (`by`
+    whom), not_started, unknown, or orphaned: its owner died.
 
-    `output` is what is kept of what it printed, `note` what was put right after it or what was denied to it.
+    `output` is what is kept of what it printed; `note` says which limit it met, what was put right after it, or what
+    was probably denied to it.
     """
 
     call_id: CallId

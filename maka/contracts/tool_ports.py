@@ -14,6 +14,7 @@ from maka.contracts.boundary import Boundary, Expansion
 from maka.contracts.content import Outcome
 from maka.contracts.ids import CallId, EventId, SessionId
 from maka.contracts.model_ports import ToolSpec
+from maka.contracts.tool_limits import LimitMet
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -183,13 +184,14 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
 class ProcessEnd(Struct, frozen=True, kw_only=True):
     """How a process ended: an exit code or a signal; `cause` is exited, timeout, cancelled, not_started or unknown.
 
-    `survivors` are pids that outlived KILL; the caller reports them.
+    It is also limit, and then `limit` says which. `survivors` are pids that outlived KILL; the caller reports them.
     """
 
     cause: str
     exit_code: int | None = None
     signal: int | None = None
     survivors: tuple[int, ...] = ()
+    limit: LimitMet | None = None
 
 
 class ProcessListener(Protocol):

@@ -14,6 +14,7 @@ from shlex import quote
 
 from maka.contracts.tool_ports import SandboxPolicy
 from maka.edges.sandbox_probe import Outcome, run_probe
+from maka.edges.spawn_bounds import namespace_words
 
 PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 """A search path isn't asked: it may name folders that a command can write to."""
@@ -30,11 +31,15 @@ _RUN_PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-drive
 
 
 class Bubblewrap:
-    """A `Sandbox`. `user` says whether a user namespace is made: root may do without one where none is allowed."""
+    """A `Sandbox`. `user` says whether a user namespace is made: root may do without one where none is allowed.
 
-    def __init__(self, program: str, version: str, *, user: bool) -> None:
+    `processes_max` bounds the command's processes by the kernel's own count; 0 leaves that to others.
+    """
+
+    def __init__(self, program: str, version: str, *, user: bool, processes_max: int = 0) -> None:
         self._program = program
         self._user = user
+        self._processes_max = processes_max
         self.name = f"{version} ({program})" + ("" if user else ", without a user namespace")
 
     @property
@@ -58,8 +63,8 @@ class Bubblewrap:
         # Only now: what was granted inside of a hidden folder is mounted there first.
         for path in policy.hidden:
             options += ["--remount-ro", path]
-        check = _check(policy)
-        checked = ("/bin/sh", "-c", check, "sh", *argv) if check else argv
+        words = _check(policy) + (namespace_words(self._processes_max) if self._processes_max else "")
+        checked = ("/bin/sh", "-c", f'{words}exec "$@"', "sh", *argv) if words else argv
         return (self._program, *options, "--chdir", policy.cwd, "--", *checked)
 
 
@@ -84,7 +89,7 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
 
 
 def _check(policy: SandboxPolicy) -> str:
-    """Return a shell's script that runs its arguments if each mount inside of a writable folder is what was asked for.
+    """Return a shell's script that goes on if each mount inside of a writable folder is what was asked for.
 
     It starts no program, and compares where in its file system each mount begins with where its folder's does.
     """
@@ -112,7 +117,7 @@ def _check(policy: SandboxPolicy) -> str:
             *cases,
             "esac; done </proc/self/mountinfo",
             *tests,
-            'exec "$@"',
+            "",
         )
     )
 
@@ -122,8 +127,10 @@ def _as_kernel(path: str) -> str:
     return "".join(f"\\{ord(sign):03o}" if sign in " \t\n\\" else sign for sign in path)
 
 
-def find_bubblewrap(places: tuple[str, ...] = PLACES) -> Bubblewrap | str:
+def find_bubblewrap(places: tuple[str, ...] = PLACES, *, processes_max: int = 0) -> Bubblewrap | str:
     """Return a bubblewrap that works here, or why there is none. Starts a few short processes."""
+    # The kernel holds nobody to a number of processes who is root outside of the namespace.
+    counted = 0 if os.geteuid() == 0 else processes_max
     program = next((path for path in places if os.access(path, os.X_OK)), None)
     if program is None:
         return "bubblewrap is not installed"
@@ -132,7 +139,7 @@ def find_bubblewrap(places: tuple[str, ...] = PLACES) -> Bubblewrap | str:
         return f"{program} does not start: {said.text}"
     tries: list[Outcome] = []
     for user in (True, False) if os.geteuid() == 0 else (True,):
-        found = Bubblewrap(program, said.text, user=user)
+        found = Bubblewrap(program, said.text, user=user, processes_max=counted if user else 0)
         tries.append(run_probe(found.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/"))))
         if tries[-1].code == 0:
             return found

@@ -15,23 +15,24 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
+from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import (
-    DELTA_MERGE_BYTES_MAX,
-    DELTA_MERGE_S,
     KILL_GRACE_S,
     PIPE_DRAIN_S,
     TERM_GRACE_S,
+    TOOL_WATCH_EVERY_S,
 )
+from maka.contracts.tool_limits import LimitMet, ToolLimits
 from maka.contracts.tool_ports import ProcessEnd, ProcessListener, ProcessSpec
+from maka.edges.output_pipe import OutputPipe
 from maka.edges.process_end import POLL_S, Ending, kill
 from maka.edges.process_tree import related
+from maka.edges.spawn_bounds import bounding_words
 from maka.edges.spawn_gate import GatedProcess, spawn_gated, why_not
 from maka.edges.tree_ender import TreeEnder
-
-READ_BYTES = 64 << 10
-"""A pipe's own capacity: one read empties it."""
-EAGER_READS = 256
-"""How many reads a child that fills its pipe within a pause gets without one: the pauses must not slow it down."""
+from maka.edges.tree_watch import TreeWatch
 
 
 class Io(Protocol):
@@ -44,73 +45,21 @@ class Io(Protocol):
     def call_soon(self, function: Callable[..., object], *args: object) -> None: ...
 
 
-class OutputPipe:
-    """Reads one pipe. After a small piece it pauses, so that the kernel's buffer merges what a chatty child writes."""
+class Trees:
+    """What all children share: what bounds each, who watches their trees, who ends them."""
 
-    def __init__(self, fd: int, tell: Callable[[bytes], None], changed: asyncio.Event) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._fd: int | None = fd
-        self._tell = tell
-        self._changed = changed
-        self._pausing = True
-        self._eager = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self.inode = os.fstat(fd).st_ino
-        self._loop.add_reader(fd, self._read)
-
-    @property
-    def closed(self) -> bool:
-        return self._fd is None
-
-    def _read(self) -> None:
-        if self._fd is None:
-            return
-        try:
-            data = os.read(self._fd, READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.close()
-            return
-        if len(data) == READ_BYTES:
-            self._eager = EAGER_READS
-        elif self._eager:
-            self._eager -= 1
-        elif self._pausing and len(data) < DELTA_MERGE_BYTES_MAX:
-            self._loop.remove_reader(self._fd)
-            self._timer = self._loop.call_later(DELTA_MERGE_S, self._resume)
-        self._tell(data)
-
-    def _resume(self) -> None:
-        self._timer = None
-        if self._fd is not None:
-            self._loop.add_reader(self._fd, self._read)
-
-    def hurry(self) -> None:
-        """Read without pauses from now on: the child has ended."""
-        self._pausing = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._resume()
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._fd is not None:
-            self._loop.remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = None
-        self._changed.set()
+    def __init__(self, limits: ToolLimits) -> None:
+        self.bounds = bounding_words(limits)
+        self.watch = TreeWatch(limits)
+        self.ender = TreeEnder()
 
 
 class ChildProcess:
     """A `ProcessHandle` and what is behind it. Only `release`, `cancel` and the constructor are for other threads."""
 
-    def __init__(self, io: Io, ender: TreeEnder, spec: ProcessSpec, listener: ProcessListener) -> None:
+    def __init__(self, io: Io, trees: Trees, spec: ProcessSpec, listener: ProcessListener) -> None:
         self._io = io
-        self._ender = ender
+        self._trees = trees
         self._spec = spec
         self._listener = listener
         self._changed = asyncio.Event()
@@ -118,9 +67,11 @@ class ChildProcess:
         self._cancelled = False
         self._exited = False
         self._code: int | None = None
+        self._limit: LimitMet | None = None
         self._over = False
         self._pipes: tuple[OutputPipe, ...] = ()
         self._pidfd: int | None = None
+        self.identity: ProcessIdentity | None = None
 
     def release(self) -> None:
         self._io.call_soon(self._on_release)
@@ -136,15 +87,20 @@ class ChildProcess:
         self._cancelled = True
         self._changed.set()
 
+    def _on_limit(self, limit: LimitMet) -> None:
+        self._limit = limit
+        self._changed.set()
+
     async def run(self) -> None:
         """Live from spawn to end; the listener hears of it in every case."""
         if self._cancelled:
             return self._end(ProcessEnd(cause="not_started"))
         try:
-            gated = spawn_gated(self._spec.argv, self._spec.cwd, self._spec.env)
+            gated = spawn_gated(self._spec.argv, self._spec.cwd, self._spec.env, self._trees.bounds)
         except (OSError, ValueError) as error:
             self._over = True
             return self._listener.failed(why_not(error, self._spec.cwd))
+        self.identity = gated.identity
         try:
             self._watch(gated)
             self._listener.waiting(gated.identity)
@@ -173,12 +129,35 @@ class ChildProcess:
             survivors = () if await self._until(self._has_exited, KILL_GRACE_S) else await self._kill(gated, 0.0)
             return ProcessEnd(cause="not_started", survivors=survivors)
         gated.open_gate()
-        ended = await self._until(lambda: self._has_exited() or self._cancelled, self._spec.timeout_s)
-        if self._has_exited():
+        ended = await self._watched(gated)
+        if self._has_exited() and self._limit is None:
             return self._how("exited", await self._leftovers(gated))
-        survivors = await self._kill(gated, TERM_GRACE_S)
+        survivors = await self._kill(gated, TERM_GRACE_S if self._limit is None else 0.0)
         await self._until(self._drained, PIPE_DRAIN_S)
+        if self._limit is not None:
+            return replace(self._how("limit", survivors), limit=self._limit)
         return self._how("cancelled" if ended else "timeout", survivors)
+
+    async def _watched(self, gated: GatedProcess) -> bool:
+        """Wait for the command's end, a stop, or a bound that its tree meets; False where its time was up first."""
+        stops: list[Callable[[], None]] = []
+
+        def met(limit: LimitMet) -> None:
+            self._io.call_soon(self._on_limit, limit)
+
+        def begin() -> None:
+            stops.append(self._trees.watch.begin(gated.identity, met))
+
+        # Most commands have ended by then, and cost nothing.
+        timer = asyncio.get_running_loop().call_later(TOOL_WATCH_EVERY_S, begin)
+        try:
+            return await self._until(
+                lambda: self._has_exited() or self._cancelled or self._limit is not None, self._spec.timeout_s
+            )
+        finally:
+            timer.cancel()
+            for stop in stops:
+                stop()
 
     def _how(self, cause: str, survivors: tuple[int, ...]) -> ProcessEnd:
         code = self._code
@@ -205,7 +184,7 @@ class ChildProcess:
                 survivors.set_result(alive)
 
         inodes = [pipe.inode for pipe in self._pipes if not pipe.closed]
-        self._ender.end(Ending(gated.identity, inodes, grace_s), lambda alive: self._io.call_soon(tell, alive))
+        self._trees.ender.end(Ending(gated.identity, inodes, grace_s), lambda alive: self._io.call_soon(tell, alive))
         alive = await survivors
         await self._until(self._has_exited, POLL_S)
         return alive

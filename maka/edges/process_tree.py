@@ -23,7 +23,10 @@ EXEC_S = 0.002
 
 
 class Stat(Struct, frozen=True, kw_only=True):
-    """One line of `/proc/PID/stat`, as far as it is needed. `start_ticks` counts clock ticks since boot."""
+    """One line of `/proc/PID/stat`, as far as it is needed. `start_ticks` counts clock ticks since boot.
+
+    `resident_pages` counts pages that others share, and those of files, too.
+    """
 
     pid: int
     state: str
@@ -31,6 +34,8 @@ class Stat(Struct, frozen=True, kw_only=True):
     group: int
     session: int
     start_ticks: int
+    threads: int = 1
+    resident_pages: int = 0
 
 
 def stat_of(pid: int) -> Stat | None:
@@ -46,6 +51,8 @@ def stat_of(pid: int) -> Stat | None:
         group=int(fields[2]),
         session=int(fields[3]),
         start_ticks=int(fields[19]),
+        threads=int(fields[17]),
+        resident_pages=int(fields[21]),
     )
 
 
@@ -68,12 +75,16 @@ def is_alive(stat: Stat) -> bool:
 
 
 class Table:
-    """All processes as they were when this was made. Reads all of `/proc`: not for the I/O thread."""
+    """All processes as they were when this was made. Reads all of `/proc`: not for the I/O thread.
+
+    `is_restless` says that one went before it could be looked at, so that what it left behind may be missing here.
+    """
 
     def __init__(self) -> None:
         read = map(stat_of, pids())
         self._stats = {stat.pid: stat for stat in read if stat is not None}
         self._marks: dict[int, bytes] = {}
+        self.is_restless = False
         self._own = os.getpid()
         self._spared = self._line_of(self._own)
 
@@ -125,6 +136,7 @@ class Table:
         if pid not in self._marks:
             path = f"{PROC}/{pid}/environ"
             environ = read_file(path)
+            self.is_restless = self.is_restless or (environ is None and stat_of(pid) is None)
             if environ == b"":
                 # Either it has none, or it is just becoming another program, and has none for that moment.
                 time.sleep(EXEC_S)

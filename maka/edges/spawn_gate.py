@@ -19,7 +19,7 @@ from maka.contracts.limits import KILL_GRACE_S
 from maka.edges.process_end import POLL_S
 from maka.edges.process_tree import MARK_VARIABLE, identity_of
 
-SHIM = ("/bin/sh", "-c", 'read -r _ || exit 125; exec "$@" </dev/null', "sh")
+SHELL, WAIT, BECOME = "/bin/sh", "read -r _ || exit 125; ", 'exec "$@" </dev/null'
 _OUTER_MARKS_CHARS_MAX = 1_024
 
 
@@ -79,8 +79,11 @@ class GatedProcess:
             time.sleep(POLL_S)
 
 
-def spawn_gated(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> GatedProcess:
-    """Start the shim in front of a command. Raises OSError or ValueError where that can't be; then nothing is left."""
+def spawn_gated(argv: Sequence[str], cwd: str, env: Mapping[str, str], bounds: str = "") -> GatedProcess:
+    """Start the shim in front of a command. Raises OSError or ValueError where that can't be; then nothing is left.
+
+    `bounds` are words of the shell that bound what comes after the gate.
+    """
     mark = secrets.token_hex(16)
     opened: list[int] = []
     try:
@@ -88,7 +91,7 @@ def spawn_gated(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> GatedP
         out_read, out_write = _pipe(opened)
         err_read, err_write = _pipe(opened)
         child = subprocess.Popen(
-            [*SHIM, *argv],
+            [SHELL, "-c", WAIT + bounds + BECOME, "sh", *argv],
             cwd=cwd,
             env={**env, MARK_VARIABLE: _marks(env, mark)},
             stdin=gate_read,

@@ -107,7 +107,7 @@ class LmdbLedger:
 
     def has_room(self) -> bool:
         """Probe whether runs may start: free disk, free map, and a write of the probe succeeds."""
-        if self._failure is not None or free_bytes(self._root) < FREE_BYTES_MIN or self._is_map_low():
+        if self._failure is not None or self._lacks_room(FREE_BYTES_MIN) is not None:
             return False
         with self._writing:
             try:
@@ -128,11 +128,11 @@ class LmdbLedger:
         try:
             standing = CommittedRows(self._root, transaction, self._databases, self._cache)
             batch = Batch(standing, self._head, self._epoch, self._limits)
-            is_low = self._is_map_low() or free_bytes(self._root) < FREE_BYTES_LAST
-            results = [_NO_ROOM if is_low and not append.settlement else batch.add(append) for append in appends]
+            low = self._lacks_room(FREE_BYTES_LAST)
+            results = [batch.add(append) if low is None or append.settlement else low for append in appends]
             if batch.events:
                 write_batch(transaction, self._databases, batch, standing, self._epoch)
-            wrote = not is_low and write_partials(transaction, self._databases, batch, partials)
+            wrote = low is None and write_partials(transaction, self._databases, batch, partials)
         except lmdb.Error as error:
             transaction.abort()
             raise self._failed(error) from None
@@ -176,8 +176,17 @@ class LmdbLedger:
             self._failure = str(failure)
         return failure
 
-    def _is_map_low(self) -> bool:
-        return self._environment.info()["last_pgno"] > self._pages_max
+    def _lacks_room(self, bytes_min: int) -> Refusal | None:
+        """Say what is short: the map, or the disk, where less than `bytes_min` are free."""
+        if self._environment.info()["last_pgno"] > self._pages_max:
+            size = self._environment.info()["map_size"] >> 20
+            why = f"its map of {size:,} MiB is used up: give the process more address space, then start maka anew"
+        elif (free := free_bytes(self._root)) < bytes_min:
+            missing = (FREE_BYTES_MIN - free) >> 20
+            why = f"the disk of {self._root} has {free >> 20} MiB left: free {missing} MiB more, then try again"
+        else:
+            return None
+        return Refusal(code=RefusalCode.LEDGER_FULL, message=f"the ledger is almost full: {why}")
 
     def _begin_epoch(self) -> int:
         """Begin this start's epoch, and the store where it is new; both in one commit."""
@@ -194,6 +203,3 @@ class LmdbLedger:
         except LedgerError as error:
             raise StoreOpenError(f"can't begin to write to the store in {self._root}: {error}") from None
         return epoch
-
-
-_NO_ROOM = Refusal(code=RefusalCode.LEDGER_FULL, message="the ledger is almost full: free space, then try again")

@@ -17,6 +17,7 @@ from maka.contracts.background_ports import ShellEnd
 from maka.contracts.content import Outcome
 from maka.contracts.ids import CallId, SessionId
 from maka.contracts.limits import BACKGROUND_OUTPUT_BYTES_MAX
+from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.tool_ports import (
     Handover,
     ProcessEnd,
@@ -42,6 +43,7 @@ class Order(Struct, frozen=True, kw_only=True):
     command: str
     settle: Settle
     look: Callable[[], None] | None = None
+    masks: Masks = NO_MASKS
 
 
 class Glance(Struct, frozen=True, kw_only=True):
@@ -63,7 +65,7 @@ class BackgroundShell:
         self._on_end = on_end
         self._listener = listener
         self._lock = threading.Lock()
-        self._output = CommandOutput(_shown_to_nobody, BACKGROUND_OUTPUT_BYTES_MAX // 2)
+        self._output = CommandOutput(_shown_to_nobody, order.masks, BACKGROUND_OUTPUT_BYTES_MAX // 2)
         self._handle: ProcessHandle | None = None
         self._process: ProcessIdentity | None = None
         self._handover: Handover | None = None

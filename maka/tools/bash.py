@@ -18,6 +18,7 @@ from maka.contracts.actions import RecoveryMode
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import BACKGROUND_TIMEOUT_MAX_S, BASH_TIMEOUT_MAX_S, BASH_TIMEOUT_S
+from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import (
     BoundaryNeed,
@@ -33,6 +34,7 @@ from maka.contracts.tool_ports import (
 from maka.tools.background import BackgroundTable
 from maka.tools.background_shell import Order
 from maka.tools.boundary import boundary_of, refusal_text
+from maka.tools.bounds import likely_words, met_words
 from maka.tools.inside import Inside
 from maka.tools.output import CommandOutput
 from maka.tools.policy import Ground
@@ -45,9 +47,9 @@ SPEC = ToolSpec(
         "Run a shell command in the workspace and return its output (stdout and stderr together) and exit code. Input "
         "is closed: nothing can be typed. What the command leaves running is ended when it ends; for a server or a "
         "long job set run_in_background: the call then returns at once with an id for check_background and "
-        "stop_background; other calls reach such a server only if the network is granted. Long output keeps its beginning and end. It runs in a sandbox: the workspace is writable, "
-        "the rest read-only, there is no network, and /tmp is empty at each call. Prefer Read, Edit, Glob and Grep "
-        "for what they do."
+        "stop_background; other calls reach such a server only if the network is granted. Long output keeps its "
+        "beginning and end. It runs in a sandbox: the workspace is writable, the rest read-only, there is no network, "
+        "and /tmp is empty at each call. Prefer Read, Edit, Glob and Grep for what they do."
     ),
     parameters={
         "type": "object",
@@ -88,6 +90,7 @@ class BashTool:
         sandbox: Sandbox,
         ground: Ground,
         table: BackgroundTable,
+        masks: Masks = NO_MASKS,
     ) -> None:
         self._processes = processes
         self._shell = shell
@@ -95,6 +98,7 @@ class BashTool:
         self._sandbox = sandbox
         self._ground = ground
         self._table = table
+        self._masks = masks
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Look at the workspace, spawn and return; everything else happens on the I/O thread."""
@@ -127,9 +131,16 @@ class BashTool:
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         if in_background:
             spec = ProcessSpec(argv=argv, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
-            settle = partial(_settle, inside)
+            settle = partial(_settle, inside, self._masks)
             look = inside.look if inside is not None and inside.must_look else None
-            order = Order(call_id=call.call_id, session_id=env.session_id, command=command, settle=settle, look=look)
+            order = Order(
+                call_id=call.call_id,
+                session_id=env.session_id,
+                command=command,
+                settle=settle,
+                look=look,
+                masks=self._masks,
+            )
             return self._table.start(order, listener, self._processes, spec)
         timeout_s = BASH_TIMEOUT_S if timeout_s is None else timeout_s
         spec = ProcessSpec(argv=argv, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
@@ -138,7 +149,7 @@ class BashTool:
     def _run(
         self, command: str, spec: ProcessSpec, inside: Inside | None, timeout_s: float, listener: ToolListener
     ) -> Callable[[], None]:
-        output = CommandOutput(listener.output)
+        output = CommandOutput(listener.output, self._masks)
 
         def finish(end: ProcessEnd) -> ToolResult:
             output.close()
@@ -153,13 +164,13 @@ def _lasting(boundary: Boundary) -> Boundary:
     return replace(boundary, grants=tuple(grant for grant in boundary.grants if grant.scope != "once"))
 
 
-def _settle(inside: Inside | None, end: ProcessEnd, text: str) -> str | None:
-    """Put right what a background command left, and return what to say about it."""
-    if inside is None:
-        return None
+def _settle(inside: Inside | None, masks: Masks, end: ProcessEnd, text: str) -> str | None:
+    """Put right what a background command left, and return what to say about its end."""
     failed = end.cause == "exited" and (end.signal is not None or bool(end.exit_code))
-    found = inside.verdict(text, failed=failed)
-    return None if found is None else refusal_text(*found)
+    words = [met_words(end.limit) if end.limit is not None else likely_words(text, end) if failed else ""]
+    if inside is not None and (found := inside.verdict(text, failed=failed)) is not None:
+        words.append(refusal_text(*found))
+    return masks("; ".join(filter(None, words))) or None
 
 
 def _no_sandbox(missing: str) -> ToolResult:
@@ -175,7 +186,9 @@ def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float, boxed: boo
         pids = ", ".join(str(pid) for pid in end.survivors)
         note += f"; these processes could not be ended and may still run: {pids}"
         outcome = Outcome.OUTCOME_UNKNOWN
-    if outcome is not Outcome.OK:
+    if outcome is Outcome.ERROR:
+        text = with_footer(text, note, likely_words(text, end))
+    elif outcome is not Outcome.OK:
         text = with_footer(text, note)
     elif not text:
         text = "[no output, exit code 0]"
@@ -184,6 +197,8 @@ def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float, boxed: boo
 
 
 def _verdict(end: ProcessEnd, timeout_s: float, boxed: bool) -> tuple[Outcome, str]:
+    if end.limit is not None:
+        return Outcome.ERROR, met_words(end.limit)
     if end.cause == "timeout":
         return Outcome.TIMEOUT, f"timed out after {timeout_s:g} s and was ended; above is what it printed until then"
     if end.cause == "cancelled":

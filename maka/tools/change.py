@@ -15,6 +15,7 @@ from maka.contracts.actions import FileSeen
 from maka.contracts.content import Outcome
 from maka.contracts.ids import EventId
 from maka.contracts.limits import BLOB_BYTES_MAX
+from maka.contracts.masks import SECRET_MARK, Masks
 from maka.contracts.tool_ports import FileFact, ToolCall, ToolEnv, ToolListener, ToolResult
 from maka.tools.boundary import PathError, Place, locate
 from maka.tools.diffs import unified
@@ -36,8 +37,21 @@ class Plan(Struct, frozen=True, kw_only=True):
     undoes: EventId | None = None
 
 
+_MARK = SECRET_MARK.encode()
+
 Decide = Callable[[Place, Before], Plan]
 """Looks at a file and decides its new content; raises PathError where it must stay as it is."""
+
+
+def _unless_lost(place: Place, before: Before, plan: Plan, masks: Masks) -> None:
+    """Refuse to write the mark that a secret was shown as over the secret itself."""
+    if before.data is None or plan.data is None or plan.data.count(_MARK) <= before.data.count(_MARK):
+        return
+    if masks.holds(before.data.decode("utf-8", "replace")):
+        raise PathError(
+            f"{place.shown} holds a secret that you were shown as {SECRET_MARK}; writing that would lose it. Leave the "
+            "lines that hold it as they are: use Edit for the others"
+        )
 
 
 class Change:
@@ -78,6 +92,7 @@ class Change:
         try:
             before = look(place, BLOB_BYTES_MAX)
             plan = self._decide(place, before)
+            _unless_lost(place, before, plan, self._turns.masks)
         except PathError as refusal:
             self._settle(refusal.result)
             return

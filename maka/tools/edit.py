@@ -4,11 +4,13 @@ Laws: a file that changed since this session last saw it is refused (one that it
 UTF-8, the byte order mark, line ends and a missing final line end stay as they are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
+from typing import Any
 
 from maka.contracts.actions import RecoveryMode
 from maka.contracts.limits import EDIT_CHARS_MAX, EDIT_LINES_MAX
+from maka.contracts.masks import Masks
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
 from maka.tools.boundary import PathError, Place
@@ -52,7 +54,7 @@ class EditTool:
             if before.data is None:
                 raise PathError(f"{place.shown} does not exist: use Write to create it, or Glob to find the right path")
             self._unless_changed(place, before.data, env)
-            return _plan(place, before.data, str(call.args["old_string"]), str(call.args["new_string"]))
+            return _plan(place, before.data, call.args, self._turns.masks)
 
         return Change(self._turns, call, env, listener, decide).start()
 
@@ -63,12 +65,12 @@ class EditTool:
             raise PathError(f"{place.shown} changed since you last read it; nothing was edited. Read it again first")
 
 
-def _plan(place: Place, data: bytes, old: str, new: str) -> Plan:
+def _plan(place: Place, data: bytes, args: Mapping[str, Any], masks: Masks) -> Plan:
     text = data.decode("utf-8", "surrogateescape")
     if len(text) > EDIT_CHARS_MAX or text.count("\n") > EDIT_LINES_MAX:
         raise PathError(f"{place.shown} is too large to edit ({len(text)} characters): change it with a command")
     try:
-        match = find(text, old, new)
+        match = find(text, str(args["old_string"]), str(args["new_string"]), masks)
         after = replaced(text, match).encode("utf-8", "surrogateescape")
     except MatchError as refusal:
         raise PathError(f"{place.shown}: {refusal}") from None

@@ -49,8 +49,8 @@ class _Found(Struct, frozen=True):
     how: str = ""
 
 
-def find(text: str, old: str, new: str) -> Match:
-    """Find the one place. Raises MatchError."""
+def find(text: str, old: str, new: str, mask: Callable[[str], str] = str) -> Match:
+    """Find the one place. Raises MatchError; `mask` takes out of a line that it shows what nobody may see."""
     if not old:
         raise MatchError("old_string is empty: give the text to replace, or use Write for a whole file")
     if old == new:
@@ -61,7 +61,7 @@ def find(text: str, old: str, new: str) -> Match:
     raw = text[base:]
     breaks = [match.start() for match in re.finditer("\r\n", raw)]
     view = raw.replace("\r\n", "\n") if breaks else raw
-    found = _locate(view, old.replace("\r\n", "\n") if breaks else old, new)
+    found = _locate(view, old.replace("\r\n", "\n") if breaks else old, new, mask)
     # The k-th two-character line end stands k places earlier in the view.
     shifted = [at - number for number, at in enumerate(breaks)]
 
@@ -90,7 +90,7 @@ def _with_line_ends(new: str, span: str, text: str) -> str:
     return re.sub("(?<!\r)\n", "\r\n", new) if pairs > where.count("\n") - pairs else new
 
 
-def _locate(view: str, old: str, new: str) -> _Found:
+def _locate(view: str, old: str, new: str, mask: Callable[[str], str]) -> _Found:
     exact = _places(view, old)
     if exact:
         _only_one(exact, view, "old_string occurs")
@@ -100,7 +100,7 @@ def _locate(view: str, old: str, new: str) -> _Found:
             found = attempt(view, old, new)
             if found is not None:
                 return found
-    raise MatchError("old_string was not found" + _hint(view, old))
+    raise MatchError("old_string was not found" + _hint(view, old, mask))
 
 
 def _places(view: str, old: str) -> list[int]:
@@ -194,12 +194,12 @@ def _looks(text: str) -> str:
     return unicodedata.normalize("NFC", text).translate(_LOOKS)
 
 
-def _hint(view: str, old: str) -> str:
+def _hint(view: str, old: str, mask: Callable[[str], str]) -> str:
     seen = _looks(view)
     at = seen.find(_looks(old))
     if at >= 0:
         number = seen.count("\n", 0, at)
-        line = view.split("\n")[number]
+        line = mask(view.split("\n")[number])
         return (
             f", but line {number + 1} looks alike with other characters (accents, quotes, dashes or no-break spaces): "
             f"{line[:200]!a}. Copy the text from the file"

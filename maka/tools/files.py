@@ -20,6 +20,7 @@ from msgspec import Struct
 from maka.contracts.content import Outcome
 from maka.contracts.ids import SessionId
 from maka.contracts.limits import FILES_REMEMBERED_MAX
+from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.tool_ports import ToolResult
 from maka.tools.boundary import PathError, Place, explain, opened, parent_of
 from maka.tools.policy import Ground
@@ -169,11 +170,12 @@ def _stamp(info: os.stat_result | None) -> tuple[int, ...] | None:
 class FileTurns:
     """Whose turn it is to change a file, and what each session last wrote there. Any thread.
 
-    `ground` is what no session may touch without being granted it.
+    `ground` is what no session may touch without being granted it; `masks` knows what no session may see.
     """
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, masks: Masks = NO_MASKS) -> None:
         self.ground = ground
+        self.masks = masks
         self._lock = threading.Lock()
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
         self._written: OrderedDict[tuple[SessionId, str], str] = OrderedDict()

@@ -62,6 +62,6 @@ class GlobTool:
         def keep(record: str) -> str | None:
             return prefix + record if wanted.fullmatch(record) else None
 
-        return Search(listener, b"\0", keep, GLOB_RESULTS_MAX).start(
+        return Search(listener, self._ripgrep.masks, "\0", keep, GLOB_RESULTS_MAX).start(
             self._ripgrep, env, place.real, ("--files", "--null")
         )

@@ -73,7 +73,9 @@ class GrepTool:
             "--",
             place.shown,
         )
-        return Search(listener, b"\n", keep, GREP_LINES_MAX).start(self._ripgrep, env, place.root, arguments)
+        return Search(listener, self._ripgrep.masks, "\n", keep, GREP_LINES_MAX).start(
+            self._ripgrep, env, place.root, arguments
+        )
 
 
 def _filter(glob: str, place: Place) -> tuple[tuple[str, ...], Keep]:

@@ -4,6 +4,7 @@ Laws:
 - Memory is bounded whatever the command prints: the first and the last half of OUTPUT_BLOB_BYTES_MAX are kept.
 - Bytes become text piece by piece: a character that is split between two reads isn't broken, one that is no UTF-8
   becomes U+FFFD.
+- Secrets are taken out before anything is kept, cut or shown: of each stream by itself, and of both as they are kept.
 - The command is never slowed down or ended for its output; after LIVE_CHARS_MAX a stream is no longer shown live.
 """
 
@@ -12,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from maka.contracts.limits import LIVE_CHARS_MAX, LIVE_DELTA_CHARS_MAX, OUTPUT_BLOB_BYTES_MAX, RESULT_BYTES_MAX
+from maka.contracts.masks import NO_MASKS, Masks, MaskStream
 from maka.tools.results import cut_middle, fits
 
 HALF = OUTPUT_BLOB_BYTES_MAX // 2
@@ -79,29 +81,38 @@ class Kept:
         return bytes(self._head[:size]).decode("utf-8", "ignore"), tail.decode("utf-8", "ignore")
 
 
-class _Stream:
-    """One stream's decoder, and how much of it was shown."""
+class SafeText:
+    """Makes text of one stream's bytes as they come, without secrets, also where a read cut one in two."""
 
-    def __init__(self) -> None:
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    def __init__(self, mask: MaskStream) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._mask = mask
         self.shown = 0
+
+    def take(self, data: bytes, final: bool = False) -> str:
+        """Return what may be shown and kept now; all that is left where the stream is over."""
+        safe = self._mask.feed(self._decoder.decode(data, final))
+        return safe + self._mask.end() if final else safe
 
 
 class CommandOutput:
     """Both streams of a command, kept in the order of arrival as a terminal shows them. On the I/O thread."""
 
-    def __init__(self, show: Callable[[str, str], None], half: int = HALF) -> None:
+    def __init__(self, show: Callable[[str, str], None], masks: Masks = NO_MASKS, half: int = HALF) -> None:
         self._show = show
-        self._streams: dict[str, _Stream] = {}
+        self._masks = masks
+        # A secret that was printed half to one stream and half to the other is whole only where both are kept.
+        self._both = masks.stream()
+        self._streams: dict[str, SafeText] = {}
         self.kept = Kept(half)
 
     def take(self, stream: str, data: bytes, final: bool = False) -> None:
         """Take the next bytes of a stream."""
-        state = self._streams.setdefault(stream, _Stream())
-        text = state.decoder.decode(data, final)
+        state = self._streams.setdefault(stream, SafeText(self._masks.stream()))
+        text = state.take(data, final)
         if not text:
             return
-        self.kept.add(text.encode())
+        self.kept.add(self._both.feed(text).encode())
         room = LIVE_CHARS_MAX - state.shown
         if room <= 0:
             return
@@ -113,9 +124,10 @@ class CommandOutput:
             self._show(stream, SUPPRESSED)
 
     def close(self) -> None:
-        """Take what an unfinished character left behind."""
+        """Take what an unfinished character, or what could have become a secret, left behind."""
         for stream in list(self._streams):
             self.take(stream, b"", final=True)
+        self.kept.add(self._both.end().encode())
 
     def for_model(self) -> tuple[str, bytes | None]:
         """Return the bounded text, and all that is kept where the text isn't all of it."""

@@ -16,6 +16,7 @@ from msgspec import Struct
 from maka.contracts.actions import FileSeen, RecoveryMode
 from maka.contracts.content import Outcome
 from maka.contracts.limits import READ_BYTES_MAX, READ_SCAN_BYTES_MAX
+from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener, ToolResult
 from maka.tools.boundary import PathError, Place, explain, locate, opened, parent_of
@@ -60,23 +61,23 @@ class ReadTool:
     recovery_mode: RecoveryMode = "replay_safe"
     exclusive: bool = False
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, masks: Masks = NO_MASKS) -> None:
         self._ground = ground
+        self._masks = masks
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Read in the caller's thread: at most READ_SCAN_BYTES_MAX bytes pass through it."""
         offset, limit = int(call.args.get("offset", 0)), int(call.args.get("limit", BODY_LINES_MAX))
         try:
-            result = _read(
-                locate(env, str(call.args["path"]), "read", self._ground), offset, min(limit, BODY_LINES_MAX)
-            )
+            place = locate(env, str(call.args["path"]), "read", self._ground)
+            result = _read(place, offset, min(limit, BODY_LINES_MAX), self._masks)
         except PathError as refusal:
             result = refusal.result
         listener.ended(result)
         return no_effect
 
 
-def _read(place: Place, offset: int, limit: int) -> ToolResult:
+def _read(place: Place, offset: int, limit: int, masks: Masks) -> ToolResult:
     try:
         with parent_of(place) as folder, opened(place, folder) as (fd, info):
             size = info.st_size
@@ -88,7 +89,7 @@ def _read(place: Place, offset: int, limit: int) -> ToolResult:
             f"{place.shown} is a binary file of {size} bytes: look at it with a command, such as file or xxd"
         )
     seen = FileSeen(path=place.real, sha256=found.sha256) if found.sha256 else None
-    return ToolResult(outcome=Outcome.OK, text=_shown(found, place, size, offset, limit), seen=seen)
+    return ToolResult(outcome=Outcome.OK, text=_shown(found, place, size, offset, limit, masks), seen=seen)
 
 
 def _small(fd: int, size: int, offset: int) -> Slice:
@@ -126,15 +127,17 @@ def _large(fd: int, size: int, offset: int, place: Place) -> Slice:
     return Slice(data=data, reached=bool(data), more=at + len(data) < size, sha256=None)
 
 
-def _shown(found: Slice, place: Place, size: int, offset: int, limit: int) -> str:
+def _shown(found: Slice, place: Place, size: int, offset: int, limit: int, masks: Masks) -> str:
     if not found.reached:
         return f"[{place.shown} has no line at offset {offset}: it is shorter]"
     if not found.data:
         return f"[{place.shown} is empty]"
     # Twice the bound is enough to see whether something is left over, and a character is at most four bytes.
+    is_cut = len(found.data) > 4 * BODY_BYTES_MAX or found.more
     text = found.data[: 4 * BODY_BYTES_MAX].decode("utf-8", "replace")
+    text = masks.cut(text) if is_cut else masks(text)
     kept = take_head(text, limit, BODY_BYTES_MAX)
-    left = len(found.data) > 4 * BODY_BYTES_MAX or found.more or len(kept) < len(text)
+    left = is_cut or len(kept) < len(text)
     if not left:
         return kept
     if not kept.endswith("\n"):

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Mapping, Sequence
 
+from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import Processes, Sandbox, Tool
 from maka.tools.ask_boundary import AskBoundaryTool
@@ -50,24 +51,26 @@ def builtin_tools(
     ground: Ground,
     shell: str | None = None,
     turns: FileTurns | None = None,
+    masks: Masks = NO_MASKS,
     shells: Shells | None = None,
 ) -> Catalog:
     """Make the built-in tools. `child_env` is all that their processes see; `shell` is bash where there is one.
 
     `ground` is what no session may touch unasked; `survey.ground_of` makes it. `turns` are shared with whoever else
-    changes files; `shells` are the host's background shells.
+    changes files. `masks` takes secrets out of what is read and printed. `shells` are the host's
+    background shells.
     """
     path = child_env.get("PATH", FALLBACK_PATH)
     found = shell or shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
-    turns = turns or FileTurns(ground)
+    turns = turns or FileTurns(ground, masks)
     shells = shells or Shells(table=BackgroundTable())
-    ripgrep = Ripgrep(processes, rg_path, child_env, sandbox, ground)
+    ripgrep = Ripgrep(processes, rg_path, child_env, sandbox, ground, masks)
     return Catalog(
         (
-            ReadTool(ground),
+            ReadTool(ground, masks),
             WriteTool(turns),
             EditTool(turns),
-            WatchedTool(BashTool(processes, found, child_env, sandbox, ground, shells.table)),
+            WatchedTool(BashTool(processes, found, child_env, sandbox, ground, shells.table, masks)),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
             CheckBackgroundTool(shells),

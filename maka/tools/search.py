@@ -13,9 +13,12 @@ from msgspec.structs import replace
 
 from maka.contracts.boundary import Boundary, Expansion, Grant, Profile
 from maka.contracts.content import Outcome
-from maka.contracts.limits import SEARCH_ERROR_BYTES_MAX, SEARCH_RECORD_BYTES_MAX, SEARCH_TIMEOUT_S
+from maka.contracts.limits import SEARCH_ERROR_CHARS_MAX, SEARCH_RECORD_CHARS_MAX, SEARCH_TIMEOUT_S
+from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.tool_ports import ProcessEnd, Processes, ProcessSpec, Sandbox, ToolEnv, ToolListener, ToolResult
 from maka.tools.boundary import Place, boundary_of, locate
+from maka.tools.bounds import likely_words, met_words
+from maka.tools.output import SafeText
 from maka.tools.policy import Ground, covers, is_under, sandbox_policy
 from maka.tools.results import error, with_footer
 from maka.tools.spawned import SpawnedCall
@@ -23,6 +26,7 @@ from maka.tools.survey import survey
 
 COMMON = ("--no-config", "--color=never", "--hidden", "--no-require-git", "--glob=!.git", "--sort=path")
 
+_CUT_BY_RIPGREP = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]\Z")
 _GLOB_SIGNS = re.compile(r"[][*?{}\\!]")
 
 Keep = Callable[[str], str | None]
@@ -33,13 +37,20 @@ class Ripgrep:
     """Where ripgrep is, and how its processes are started: inside the sandbox where there is one."""
 
     def __init__(
-        self, processes: Processes, path: str | None, child_env: Mapping[str, str], sandbox: Sandbox, ground: Ground
+        self,
+        processes: Processes,
+        path: str | None,
+        child_env: Mapping[str, str],
+        sandbox: Sandbox,
+        ground: Ground,
+        masks: Masks = NO_MASKS,
     ) -> None:
         self.processes = processes
         self.path = path
         self.child_env = dict(child_env)
         self.sandbox = sandbox
         self.ground = ground
+        self.masks = masks
 
     def place(self, env: ToolEnv, path: object) -> Place:
         """Locate where a search begins; the workspace if no path is given. Raises PathError."""
@@ -66,14 +77,16 @@ class Ripgrep:
 class Search:
     """One search under way. Everything but `start` and its cancel function runs on the I/O thread."""
 
-    def __init__(self, listener: ToolListener, separator: bytes, keep: Keep, lines_max: int) -> None:
+    def __init__(self, listener: ToolListener, masks: Masks, separator: str, keep: Keep, lines_max: int) -> None:
         self._listener = listener
+        self._masks = masks
+        self._out, self._err = SafeText(masks.stream()), SafeText(masks.stream())
         self._separator = separator
         self._keep = keep
         self._lines_max = lines_max
         self._lines: list[str] = []
-        self._rest = b""
-        self._errors = b""
+        self._rest = ""
+        self._errors = ""
         self._enough = False
         self._cancel_process: Callable[[], None] | None = None
 
@@ -88,14 +101,15 @@ class Search:
 
     def _take(self, stream: str, data: bytes) -> None:
         if stream != "stdout":
-            self._errors = (self._errors + data)[-SEARCH_ERROR_BYTES_MAX:]
+            self._errors = (self._errors + self._err.take(data))[-SEARCH_ERROR_CHARS_MAX:]
             return
         if self._enough:
             return
-        *records, self._rest = (self._rest + data).split(self._separator)
-        self._rest = self._rest[:SEARCH_RECORD_BYTES_MAX]
+        *records, self._rest = (self._rest + self._out.take(data)).split(self._separator)
+        if len(self._rest) > SEARCH_RECORD_CHARS_MAX:
+            self._rest = self._masks.cut(self._rest[:SEARCH_RECORD_CHARS_MAX])
         for record in records:
-            line = self._keep(record.decode("utf-8", "replace"))
+            line = self._keep(self._whole(record))
             if line is None:
                 continue
             if len(self._lines) >= self._lines_max:
@@ -105,10 +119,16 @@ class Search:
                 return
             self._lines.append(line)
 
+    def _whole(self, record: str) -> str:
+        """Return a record that doesn't end in half a secret where ripgrep has cut it."""
+        cut = _CUT_BY_RIPGREP.search(record)
+        return record if cut is None else self._masks.cut(record[: cut.start()]) + cut[0]
+
     def _finish(self, end: ProcessEnd) -> ToolResult:
+        self._errors += self._err.take(b"", final=True)
         outcome, notes = self._verdict(end)
         if outcome is Outcome.ERROR and not self._lines:
-            return error(notes[0])
+            return error("\n".join(filter(None, notes)))
         if not self._lines and not notes:
             notes = ["nothing found"]
         body = "".join(line + "\n" for line in self._lines)
@@ -117,6 +137,8 @@ class Search:
     def _verdict(self, end: ProcessEnd) -> tuple[Outcome, list[str]]:
         if end.survivors:
             return Outcome.OUTCOME_UNKNOWN, [f"the search could not be ended: process {end.survivors[0]} still runs"]
+        if end.limit is not None:
+            return Outcome.ERROR, [met_words(end.limit)]
         if self._enough:
             return Outcome.OK, [f"cut after {self._lines_max} results: narrow the search to see the others"]
         if end.cause == "timeout":
@@ -126,10 +148,10 @@ class Search:
         # ripgrep's 1 means that nothing was found, and is silent; a sandbox that can't be set up isn't.
         if end.exit_code == 0 or (end.exit_code == 1 and not self._errors):
             return Outcome.OK, []
-        said = self._errors.decode("utf-8", "replace").strip()
+        said = self._errors.strip()
         if self._lines:
             return Outcome.OK, [f"some files could not be searched: {said[:500]}"]
-        return Outcome.ERROR, [f"the search failed (exit code {end.exit_code}): {said}"]
+        return Outcome.ERROR, [f"the search failed (exit code {end.exit_code}): {said}", likely_words(said, end)]
 
 
 def _escaped(sign: re.Match[str]) -> str:

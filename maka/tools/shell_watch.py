@@ -4,6 +4,7 @@ A foreground command is looked after once, at its end; one that may live for day
 """
 
 import threading
+from contextlib import suppress
 from time import monotonic
 
 from maka.contracts.limits import SHELL_LOOK_S
@@ -23,8 +24,9 @@ class Watch:
         with self._changed:
             self._shells.append(shell)
             if not self._is_running:
-                self._is_running = True
-                threading.Thread(target=self._run, name="maka-watch", daemon=True).start()
+                with suppress(RuntimeError):  # no thread is to be had: it is put right at its end, as any command's
+                    threading.Thread(target=self._run, name="maka-watch", daemon=True).start()
+                    self._is_running = True
 
     def wake(self) -> None:
         """Let the thread see at once who has ended."""

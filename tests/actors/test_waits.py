@@ -1,12 +1,15 @@
 """Parked runs: durable, without actors, revived by the first answer, before and after a restart alike."""
 
+# pyright: reportPrivateUsage=false
+
 from actors.messages import Shutdown
-from maka.contracts.commands import AnswerTaken, StopReceipt
+from actors.run import RunActor
+from maka.contracts.commands import AnswerTaken, BoundarySet, StopReceipt
 from maka.contracts.content import Outcome, RunLimits
 from maka.contracts.errors import FailureClass, Refusal, RefusalCode
 from maka.contracts.ids import EventId, InvocationId
 from maka.contracts.model_ports import ChatRequest
-from projections import run_record
+from projections import boundary, run_record, session_index
 from tests.actors.case import Case, asks, then
 from tests.sim.checkers import Checker
 from tests.sim.outside import Said, SimReply
@@ -176,11 +179,30 @@ def test_parked_time_does_not_count_and_active_time_goes_on() -> None:
     case.host.world.now_s += 86_400.0
     case.host.crash()
     case.host.world.run()
+    answered_s = case.host.world.now_s
     case.host.answer(case.session_id, wait_of(case))
     case.host.world.run()
+    assert 3.0 <= case.host.world.now_s - answered_s <= 5.0, "the rest of the limit, not all of it"
     ended = record(case)
     assert (ended.status, ended.failure_class) == ("failed", FailureClass.DEADLINE)
     assert 9_000 <= (ended.duration_ms or 0) <= 11_000
+
+
+def test_the_time_limit_does_not_end_a_run_that_has_just_parked() -> None:
+    """Its session lets it go, and takes it for one without actors from then on."""
+    case = Case(then(asks("Ask"), DONE), limits=RunLimits(active_s_max=5.0))
+    case.until(lambda: any(isinstance(actor, RunActor) and parked(actor) for actor in case.host.world.actors))
+    case.host.world.pass_time(late_s=60.0)
+    case.host.world.run()
+    assert len(case.host.waits(case.session_id)) == 1
+    stopped = case.host.stop(case.session_id)
+    case.host.world.run()
+    assert isinstance(stopped.value, StopReceipt) and stopped.value.status == "aborted"
+
+
+def parked(run: RunActor) -> bool:
+    state = run._state
+    return state.in_flight is None and bool(state.work) and all(work.wait_id is not None for work in state.work)
 
 
 def test_an_answer_of_the_wrong_kind_is_refused_and_the_wait_stays() -> None:
@@ -220,3 +242,21 @@ def test_an_answer_that_comes_while_tools_still_run_is_taken() -> None:
     case.host.world.run()
     Checker(case.host).settled()
     assert sorted(case.outcomes()) == sorted([Outcome.OK, Outcome.ABORTED])
+
+
+def test_a_grant_can_be_taken_back_while_the_run_that_got_it_goes_on() -> None:
+    """The session's own view is older than the run's decision, so it looks at the log first."""
+    case = Case(then(asks("Ask", args={"path": "/boundary"}), Said(text=("on and on",), hangs=True)))
+    case.until(lambda: bool(case.host.waits(case.session_id)))
+    taken = case.host.decide(case.session_id, wait_of(case), "allow")
+    case.until(lambda: taken.value is not None)
+    assert isinstance(taken.value, AnswerTaken)
+    origin = case.host.store.read_positions(taken.value.position - 1, 1)[0].event.id
+    changed = case.host.change_boundary(case.session_id, revoked=(EventId(origin),))
+    case.host.world.run()
+    assert isinstance(changed.value, BoundarySet), changed.value
+    assert changed.value.revision == 2
+    header = session_index.decode(case.host.store.header_of(case.session_id) or b"")
+    state = boundary.project(case.host.session_facts(case.session_id))
+    assert state is not None
+    assert (header.boundary_revision, state.boundary.revision, state.boundary.grants) == (2, 2, ())

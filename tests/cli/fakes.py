@@ -173,6 +173,9 @@ class FakeHost:
         self.recovered_runs = 0
         self.failed = threading.Event()
 
+    def abandon(self) -> None:
+        """Nothing runs here."""
+
     def __enter__(self) -> Self:
         return self
 

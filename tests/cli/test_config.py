@@ -19,6 +19,7 @@ from maka.config import (
 from maka.contracts.errors import RefusedError
 from maka.contracts.limits import FIRST_EVENT_S
 from maka.contracts.model_ports import ModelProfile
+from maka.contracts.tool_limits import ToolLimits
 
 REMOTE = ModelProfile(name="p", base_url="https://models.example/v1", model="m")
 
@@ -173,6 +174,32 @@ def test_what_becomes_of_waits_at_a_restart(tmp_path: Path, toml: str, expected:
     file = tmp_path / "config.toml"
     file.write_text(f"[waits]\n{toml}\n")
     assert load_config({"MAKA_CONFIG": str(file)}).waits_keep is expected
+
+
+def test_limits_of_tools_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
+    assert load(tmp_path).tool_limits == ToolLimits()
+    toml = "[tools]\nmemory_max_mib = 2048\nprocesses_max = 0\n"
+    assert load(tmp_path, toml).tool_limits == ToolLimits(memory_max_mib=2048, processes_max=0)
+    env = {"MAKA_TOOLS_MEMORY_MAX_MIB": "512", "MAKA_TOOLS_PROCESSES_MAX": "64", "MAKA_TOOLS_OPEN_FILES_MAX": "100"}
+    won = load(tmp_path, toml, **env).tool_limits
+    assert won == ToolLimits(memory_max_mib=512, processes_max=64, open_files_max=100)
+
+
+@pytest.mark.parametrize(
+    ("toml", "env"),
+    [
+        ("tools = 3", {}),
+        ("[tools]\nmemory_max = 3", {}),
+        ("[tools]\nprocesses_max = 3", {}),
+        ("[tools]\nprocesses_max = -1", {}),
+        ("[tools]\nprocesses_max = true", {}),
+        ('[tools]\nopen_files_max = "many"', {}),
+        ("", {"MAKA_TOOLS_PROCESSES_MAX": "many"}),
+        ("", {"MAKA_TOOLS_OPEN_FILES_MAX": "9" * 5000}),
+    ],
+)
+def test_a_limit_of_tools_that_is_none_is_one_line(tmp_path: Path, toml: str, env: dict[str, str]) -> None:
+    assert "tools" in refusal(tmp_path, toml, **env).lower()
 
 
 @pytest.mark.parametrize("toml", ["waits = 3", '[waits]\non_restart = "maybe"', "[waits]\nforever = true"])

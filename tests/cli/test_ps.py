@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -45,6 +46,15 @@ def alive() -> ProcessIdentity:
     return identity_of(os.getppid())
 
 
+def living(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
+    """Let the system know of these processes alone."""
+
+    def which_live(recorded: Sequence[ProcessIdentity]) -> list[bool]:
+        return [each.pid in pids for each in recorded]
+
+    monkeypatch.setattr("maka.edges.process_tree.which_live", which_live)
+
+
 def reading(monkeypatch: pytest.MonkeyPatch, *logs: LogBuilder, owned: bool = True) -> None:
     reader = FakeReader([item for log in logs for item in log.items], {"a" * 64: OUTPUT})
     install(monkeypatch, FakeHost(reader))
@@ -54,7 +64,7 @@ def reading(monkeypatch: pytest.MonkeyPatch, *logs: LogBuilder, owned: bool = Tr
 def test_those_that_live_are_listed_with_what_can_be_done(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, alive: ProcessIdentity
 ) -> None:
-    monkeypatch.setattr("maka.edges.process_tree.which_live", lambda found: [each.pid == alive.pid for each in found])
+    living(monkeypatch, alive.pid)
     log, other = LogBuilder(), LogBuilder(2, 13, first_position=100)
     end(log, start(log, 1, GONE), "stopped", "cli")
     start(log, 2, alive)
@@ -77,7 +87,7 @@ def test_those_that_live_are_listed_with_what_can_be_done(
 def test_what_the_facts_call_live_is_that_only_while_process_and_owner_are(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, lives: bool, owned: bool, status: str
 ) -> None:
-    monkeypatch.setattr("maka.edges.process_tree.which_live", lambda found: [lives for _ in found])
+    living(monkeypatch, *([GONE.pid] if lives else []))
     log = LogBuilder()
     start(log, 1, GONE)
     reading(monkeypatch, log, owned=owned)

@@ -23,8 +23,11 @@ class Open:
 
 
 def put(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
+    def find(*_: object) -> Sandbox:
+        return sandbox
+
     for place in ("maka.app", "maka.edges.sandbox"):
-        monkeypatch.setattr(f"{place}.find_sandbox", lambda: sandbox)
+        monkeypatch.setattr(f"{place}.find_sandbox", find)
 
 
 def line(output: str) -> str:
@@ -54,6 +57,7 @@ def test_doctor_finds_out_a_sandbox_that_holds_nothing(monkeypatch: pytest.Monke
 
 def test_h33_the_demo_runs_without_a_sandbox_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("MAKA_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("tempfile.tempdir", None)
     put(monkeypatch, NoSandbox("this machine has nothing"))
     result = CliRunner().invoke(demo, ["--pace", "0"], standalone_mode=False)

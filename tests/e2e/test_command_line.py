@@ -33,6 +33,40 @@ def test_ctrl_c_is_a_stop_with_a_receipt(world: World) -> None:
     assert answer.outcome is Outcome.ABORTED
 
 
+def test_a_second_ctrl_c_leaves_at_once_and_no_process_behind(world: World) -> None:
+    """Without a sandbox nothing but the leaving process itself can end what ignores TERM."""
+    deaf = (
+        "trap '' TERM; echo $$ > leader; (setsid sh -c \"trap '' TERM; echo \\$\\$ > child; exec tail -f /dev/null\") &"
+        " until [ -s child ]; do :; done; touch begun; exec tail -f /dev/null"
+    )
+    maka = world.maka(world.model([Turn(calls=(Call(name="Bash", args={"command": deaf}),))]))
+    server = maka.model.server
+    process: subprocess.Popen[bytes] = world.machine.start(
+        "run", "--boundary", "bypass", "--base-url", server.base_url, "--model", server.model, "try it"
+    )
+    checks.eventually((world.workspace / "begun").exists, "the tool has begun")
+    pids = [int((world.workspace / name).read_text()) for name in ("leader", "child")]
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    said = b""
+    while b"once more leaves at once" not in said:
+        said += process.stderr.read1(4096)  # type: ignore[attr-defined]
+    process.send_signal(signal.SIGINT)
+    assert finished(process).code == 130
+    checks.eventually(lambda: not any(map(is_running, pids)), "all of it has ended")
+    maka.open()
+    (header,) = checks.headers(maka.store)
+    assert header.last_failure_class == "interrupted_tool"
+
+
+def is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
 def test_a_workspace_with_folders_of_our_names_changes_nothing(world: World) -> None:
     for name in ("actors", "projections", "maka"):
         (world.workspace / name).mkdir()

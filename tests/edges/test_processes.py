@@ -14,9 +14,9 @@ import pytest
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import SPAWNS_PER_TICK_MAX
 from maka.contracts.tool_ports import ProcessEnd, ProcessHandle, ProcessSpec
-from maka.edges import child_process
-from maka.edges.child_process import OutputPipe
+from maka.edges import output_pipe
 from maka.edges.io_loop import IoLoop
+from maka.edges.output_pipe import OutputPipe
 from maka.edges.process_tree import MARK_VARIABLE, boot_id, is_alive, stat_of
 from maka.edges.processes import AsyncProcesses
 from maka.edges.spawn_gate import spawn_gated
@@ -314,7 +314,7 @@ def test_h52_input_is_closed(start: Start, script: str) -> None:
 
 def test_a_chatty_child_is_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a small piece the pipe rests; what comes meanwhile is one piece. The rest is endless here."""
-    monkeypatch.setattr(child_process, "DELTA_MERGE_S", 3600.0)
+    monkeypatch.setattr(output_pipe, "DELTA_MERGE_S", 3600.0)
 
     async def talk() -> list[bytes]:
         told: asyncio.Queue[bytes] = asyncio.Queue()

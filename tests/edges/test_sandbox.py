@@ -1,6 +1,7 @@
 """Which sandbox is found, what it is told, and that it holds on this machine."""
 
 import os
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 
 from maka.contracts.tool_ports import Sandbox, SandboxPolicy
 from maka.edges import landlock_shim as shim
-from maka.edges.bubblewrap import Bubblewrap, find_bubblewrap
+from maka.edges.bubblewrap import PLACES, Bubblewrap, find_bubblewrap
 from maka.edges.landlock import find_landlock
 from maka.edges.sandbox import INSTALL, NoSandbox, find_sandbox, try_sandbox
+from maka.edges.sandbox_probe import run_probe
 
 POLICY = SandboxPolicy(
     cwd="/ws",
@@ -220,3 +222,18 @@ def test_devices_cant_be_made(tmp_path: Path) -> None:
         assert not (tmp_path / "m").exists()
         assert stat.S_ISFIFO((tmp_path / "p").stat().st_mode)
         (tmp_path / "p").unlink()
+
+
+def test_the_kernel_counts_a_call_s_processes_in_its_namespace() -> None:
+    """Who isn't root is refused further processes at once, however many others run under the same name."""
+    if isinstance(found := find_bubblewrap(), str):
+        pytest.skip(found)
+    command = "i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); done; echo all"
+    prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups") if os.geteuid() == 0 else ()
+    if prefix and shutil.which("setpriv") is None:
+        pytest.skip("setpriv is needed to be someone else than root")
+    program = next(place for place in PLACES if os.access(place, os.X_OK))
+    counted = Bubblewrap(program, "bubblewrap", user=True, processes_max=20)
+    tried = run_probe((*prefix, *counted.wrap(("/bin/sh", "-c", command), SandboxPolicy(cwd="/"))))
+    assert tried.code != 0
+    assert "fork" in tried.text.lower(), tried

@@ -76,6 +76,7 @@ def test_an_end_without_a_start_is_a_broken_log() -> None:
         ("timeout", None, None, "timed out and was ended"),
         ("stopped", 143, "host.shutdown", "stopped by host.shutdown"),
         ("stopped", None, None, "stopped"),
+        ("limit", 137, None, "ended, since it met a limit (exit code 137)"),
         ("not_started", None, None, "ended before it began"),
         ("orphaned", None, None, "orphaned: Maka ended while it ran, and what was left of it was killed"),
         ("unknown", None, None, "ended; how isn't known"),

@@ -77,7 +77,7 @@ def test_a_grant_once_is_of_its_run_and_ends_with_it() -> None:
     assert not boundary.for_run(state, type(run.run_id)("another")).network
     run.answer(CallId(next(iter(run_calls(session)))))
     run.complete()
-    assert (of(session).grants, of(session).revision) == ((), 2)
+    assert (of(session).grants, of(session).revision) == ((), 1)
 
 
 def run_calls(session: SessionLog) -> list[str]:

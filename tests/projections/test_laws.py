@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed
 from projections import (
+    artifacts,
     background,
     changes,
     files_seen,
@@ -32,6 +33,7 @@ SESSION_FOLDS: dict[str, Fold] = {
     "session_view": session_view.fold,
     "usage": usage.fold,
     "changes": changes.fold,
+    "artifacts": artifacts.fold,
     "background": background.fold,
 }
 RUN_FOLDS: dict[str, Fold] = {"run_state": run_state.fold, "run_record": run_record.fold}

@@ -235,7 +235,8 @@ def test_a_header_follows_its_session() -> None:
     assert header.last_status is None
     run.fail("network")
     session.control(actions=Actions(session_changed=SessionChanged(title="t" * 500, archived=True)))
-    session.control(actions=Actions(boundary_changed=BoundaryChanged(profile="full", revision=3)))
+    for revision in (1, 2, 3):
+        session.control(actions=Actions(boundary_changed=BoundaryChanged(profile="full", revision=revision)))
     header = header_of(session)
     assert (header.status, header.last_status, header.last_failure_class) == (
         SessionStatus.IDLE,

@@ -9,15 +9,16 @@ from maka.contracts.events import Committed, RuntimeEvent, Status, is_terminal
 from maka.contracts.ids import InvocationId, SessionId
 from maka.contracts.limits import RETRY_TRIES_MAX
 from maka.storage.replay import Replay
-from projections import background, model_history, run_state, session_index
+from projections import background, boundary, model_history, run_state, session_index
 from projections.background import Background, Shell
+from projections.boundary import BoundaryState
 from projections.model_history import History
 from projections.run_state import Phase, RunState, terminal_fact
 from projections.settlement import Ending
 from projections.window import LEVEL_MAX
 from tests.checkers import check_endings, check_messages
 from tests.sim.host import SimHost
-from tests.sim.laws import BrokenLaw
+from tests.sim.laws import SECRET, BrokenLaw
 from tests.sim.outside import HANGING
 
 NEVER = (Outcome.NOT_STARTED, Outcome.REFUSED)
@@ -72,6 +73,7 @@ class Checker:
         event = item.event
         if item.position != self._position + 1:
             raise BrokenLaw(f"position {item.position} follows {self._position}")
+        self._host.left_over.check(self._host.processes.killed, self._host.leftovers)
         self._position = item.position
         last = self._seqs.get(event.invocation_id, 0)
         if item.seq != last + 1:
@@ -95,12 +97,22 @@ class Checker:
         content, effects = item.event.content, self._host.effects
         if isinstance(content, FunctionCall):
             self._names[item.event.id] = content.name
+        self._check_secrets(item)
         if not isinstance(content, FunctionResponse) or self._names.get(content.call_id) == "Ask":
             return
         if content.outcome in NEVER and content.call_id in effects.done:
             raise BrokenLaw(f"a call that had an effect is said to be {content.outcome}")
         if content.outcome is Outcome.OK and content.call_id not in effects.started:
             raise BrokenLaw("a call that was never started has a result")
+
+    def _check_secrets(self, item: Committed) -> None:
+        """What a tool says is stored without the secret, in facts and in values beside them."""
+        content, found = item.event.content, [encode(item.event)]
+        if isinstance(content, FunctionResponse):
+            refs = [ref for ref in (content.whole, content.diff) if ref is not None]
+            found += [self._host.store.blob(ref.sha256) or b"" for ref in refs]
+        if any(SECRET.encode() in data for data in found):
+            raise BrokenLaw("a secret was stored")
 
     def _check_claim(self, event: RuntimeEvent) -> None:
         """The first ending that was claimed is the one that is written; a completed one may not find room."""
@@ -148,6 +160,9 @@ class Checker:
             if stuck or (not run.asking and not calls) or idle:
                 raise BrokenLaw(f"run {invocation_id} is open and nobody works on it (calls {idle})")
         self._check_shells(fenced)
+        for actor in self._host.world.actors:
+            if isinstance(actor, RunActor) and not actor._state.ended:
+                self._check_bounds(actor._state.boundary)
         for session_id in self._histories:
             header = session_index.decode(self._host.store.header_of(session_id) or b"")
             if header.untaken and not header.open_runs and session_id not in fenced:
@@ -166,6 +181,14 @@ class Checker:
         gone = {call_id for call_id, shell in named.items() if shell.session_id not in fenced} - alive
         if gone:
             raise BrokenLaw(f"background processes are gone, and no fact says so: {gone}")
+
+    def _check_bounds(self, held: BoundaryState) -> None:
+        """A live run is held to the boundary that the log says."""
+        says = boundary.project(self._host.session_facts(held.session_id))
+        assert says is not None
+        mine, true = ({grant.origin for grant in each.boundary.grants} for each in (held, says))
+        if mine != true or held.boundary.profile is not says.boundary.profile:
+            raise BrokenLaw(f"a live run of {held.session_id} is held to another boundary than its session's")
 
     def settled(self) -> None:
         """Check that nothing is left over: every run ended, every session could ask its model again."""
@@ -193,5 +216,8 @@ class Checker:
             header = session_index.fold(header, item)
         if header is None or data != session_index.encode(header):
             raise BrokenLaw(f"the stored header of {session_id} isn't the fold of its facts")
+        bounds = boundary.project(self._host.session_facts(session_id))
+        if bounds is None or bounds.boundary.revision != header.boundary_revision:
+            raise BrokenLaw(f"the header of {session_id} counts another revision of the boundary than its facts")
         if header.open_runs or header.waiting:
             raise BrokenLaw(f"the header of {session_id} still has {header.open_runs} {header.waiting}")

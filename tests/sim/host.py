@@ -4,7 +4,7 @@ The store survives a crash: `crash` drops all actors and keeps the committed byt
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import structlog
 
@@ -17,6 +17,7 @@ from actors.messages import (
     LedgerDied,
     Recover,
     SendMessage,
+    SetBoundary,
     Shutdown,
     StopSession,
     StopShell,
@@ -28,17 +29,30 @@ from actors.messages_ledger import Follow, Subscribe, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.wiring import Ports
 from maka.contracts import commands
+from maka.contracts.boundary import Expansion, Profile
 from maka.contracts.commands import SessionCreated
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import LedgerFailedError, LedgerFullError, Refusal, RefusalCode, RefusedError
 from maka.contracts.events import Committed
 from maka.contracts.ids import CommandId, EventId, RunId, SessionId
 from maka.contracts.model_ports import ChatRequest, Provider
+from maka.contracts.ports import LedgerReader
+from maka.edges.secrets import Secrets
 from maka.tools.background import BackgroundTable
 from projections import session_index
-from tests.sim.faults import FaultyBlobs, FaultyLedger, fail_commit
+from tests.sim.faults import FaultyBlobs, FaultyLedger, FlakyReader, fail_commit
+from tests.sim.laws import SECRET
 from tests.sim.model import Said, SimProvider
-from tests.sim.outside import Effects, SimCatalog, SimLeftovers, SimReply, SimSink, SimUndo, Watch
+from tests.sim.outside import (
+    Effects,
+    LeftOver,
+    SimCatalog,
+    SimLeftovers,
+    SimReply,
+    SimSink,
+    SimUndo,
+    Watch,
+)
 from tests.sim.shells import SimProcesses, SimShell
 from tests.sim.world import World
 
@@ -78,28 +92,31 @@ class SimHost:
 
     def start(self) -> None:
         world, store = self.world, self.store
-        self.processes = SimProcesses(world, self.facts, self.effects)
-        self.table = BackgroundTable()
-        shell = SimShell(world, self.facts, self.effects, self.table, self.processes)
+        masks, self.table = Secrets([SECRET]), BackgroundTable()
+        self.processes, self.leftovers = SimProcesses(world, self.facts, self.effects), SimLeftovers()
+        shell = SimShell(world, self.facts, self.effects, self.table, self.processes, masks)
         self.catalog = SimCatalog(world, self.facts, self.effects, shell)
         self.provider = SimProvider(world, self.facts, self.script, self.window)
         self.undo = SimUndo(world, self.facts, self.effects)
+        self.left_over = LeftOver(self.facts())
+        self.reader = FlakyReader(store)
         self.ports = Ports(
             ids=world.next_id,
             clock=world,
             timers=world,
             jitter=lambda: 0.5,
-            reader=store,
+            reader=cast("LedgerReader", self.reader),
             blobs=self.blobs,
             providers=self._provider,
             catalog=self.catalog,
             undo=self.undo,
             processes=self.processes,
             background=self.table,
-            leftovers=SimLeftovers(),
+            leftovers=self.leftovers,
             prompt=lambda cwd: f"You work in {cwd}.",
             spawn=world.spawn,
             log=QUIET,
+            masks=masks,
         )
         self.fatal = []
         over: list[Address[ToKernel]] = []
@@ -189,6 +206,26 @@ class SimHost:
         self.kernel.tell(StopSession(command=commands.Stop(session_id=session_id, source=source), reply=reply))
         return reply
 
+    def change_boundary(
+        self,
+        session_id: SessionId,
+        *,
+        profile: Profile | None = None,
+        grants: Expansion | None = None,
+        revoked: tuple[EventId, ...] = (),
+        command_id: str | None = None,
+    ) -> SimReply:
+        reply = SimReply()
+        command = commands.ChangeBoundary(
+            command_id=self._command(command_id),
+            session_id=session_id,
+            profile=profile,
+            grants=grants or Expansion(),
+            revoked=revoked,
+        )
+        self.kernel.tell(SetBoundary(command=command, reply=reply))
+        return reply
+
     def stop_shell(self, session_id: SessionId, shell_id: str) -> SimReply:
         reply = SimReply()
         command = commands.StopBackground(session_id=session_id, shell_id=shell_id, by="test.button")
@@ -217,6 +254,15 @@ class SimHost:
         command = commands.Answer(session_id=session_id, request_id=EventId(request_id), answers=answers or ("yes",))
         self.kernel.tell(AnswerWait(command=command, reply=reply))
         return reply
+
+    def answer_fitting(self, session_id: SessionId, request_id: str) -> SimReply:
+        """Allow what is a request for a wider boundary, and answer what is a question."""
+        for item in self.session_facts(session_id):
+            actions = item.event.actions
+            delta = None if actions is None else actions.state_delta
+            if item.event.id == request_id and delta is not None and delta.boundary_request is not None:
+                return self.decide(session_id, request_id, "allow")
+        return self.answer(session_id, request_id)
 
     def decide(self, session_id: SessionId, request_id: str, decision: Literal["allow", "deny"]) -> SimReply:
         reply = SimReply()

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from actors import kernel, run_ending, run_steps, session, session_run
+from actors import kernel, run_ending, run_steps, session, session_run, tool, tool_masks
 from actors import run as _run
 from actors import run_protocol as _run_protocol
 from actors import run_tools as _run_tools
@@ -143,6 +143,24 @@ def start_after_a_stop(stack: ExitStack) -> None:
             old(d, message)
 
     old = swap(stack, run_protocol, "_handle", handle)
+
+
+# -- secrets ------------------------------------------------------------------------------------------------------
+
+
+def keep_what_a_tool_prints(stack: ExitStack) -> None:
+    """A result is stored as the tool gave it."""
+    swap(stack, tool, "masked_result", lambda result, _: result)
+
+
+def show_what_a_tool_prints(stack: ExitStack) -> None:
+    """Each piece of live output is masked by itself."""
+    swap(stack, tool_masks.LiveMasks, "feed", lambda self, _, text: self._masks(text))
+
+
+def name_a_process_as_it_is(stack: ExitStack) -> None:
+    """The command line of a process is recorded with the secret in it."""
+    swap(stack, tool, "masked_process", lambda fact, _: fact)
 
 
 # -- actors -------------------------------------------------------------------------------------------------------

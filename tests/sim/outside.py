@@ -4,7 +4,8 @@ Each part checks the laws where it stands: a tool refuses a call that no durable
 before, a reader a fact that isn't durable.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from maka.contracts.actions import (
@@ -20,7 +21,7 @@ from maka.contracts.content import FunctionResponse, Outcome
 from maka.contracts.events import Committed
 from maka.contracts.ids import CallId, EventId
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.session_events import SessionEvent
+from maka.contracts.session_events import SessionEvent, ToolOutputDelta
 from maka.contracts.tool_ports import (
     Asked,
     FileFact,
@@ -32,7 +33,7 @@ from maka.contracts.tool_ports import (
     ToolListener,
     ToolResult,
 )
-from tests.sim.laws import BrokenLaw, Facts
+from tests.sim.laws import SECRET, BrokenLaw, Facts
 from tests.sim.model import Said, SimProvider
 from tests.sim.world import World
 
@@ -89,7 +90,7 @@ class SimTool:
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         self.check_start(call)
         if self.spec.name == "Raise":
-            raise SystemExit(3)
+            raise SystemExit(f"3 {SECRET}")
         run = _Running(self, call, listener)
         self.soon(run.begin)
         return run.cancel
@@ -160,7 +161,7 @@ class _Running:
                 self._listener.commit(self._change, self._granted)
             case "Process" | "Late":
                 process = ProcessIdentity(pid=7, group=7, start_ticks=1, boot_id="boot")
-                self._listener.commit(ProcessFact(process=process, command="true"), self._granted)
+                self._listener.commit(ProcessFact(process=process, command=f"true {SECRET}"), self._granted)
             case "Hang" | "Deaf":
                 self._tool.seen.hanging.add(self._call.call_id)
                 self._listener.output("stdout", "still here")
@@ -191,7 +192,8 @@ class _Running:
         self._tool.seen.done.add(self._call.call_id)
         if self._change is not None:
             self._tool.seen.disk[self._change.path] = self._change.after_sha256
-        self._tool.soon(lambda: self._listener.output("stdout", "line\n"))
+        for piece in (f"line {SECRET[:9]}", f"{SECRET[9:]}\n"):
+            self._tool.soon(partial(self._listener.output, "stdout", piece))
         self._tool.soon(lambda: self._end(Outcome.OK, "done", None))
 
     def _end(self, outcome: Outcome, text: str, seen: FileSeen | None) -> None:
@@ -199,7 +201,8 @@ class _Running:
             return
         self._over = True
         self._tool.seen.hanging.discard(self._call.call_id)
-        self._listener.ended(ToolResult(outcome=outcome, text=text, seen=seen, whole=b"whole " + text.encode()))
+        whole = f"whole {text} {SECRET}".encode()
+        self._listener.ended(ToolResult(outcome=outcome, text=text, seen=seen, whole=whole, diff=f"+{SECRET}\n"))
         if self._tool.spec.name == "Twice":
             self._tool.soon(self._once_more)
 
@@ -261,8 +264,39 @@ class SimCatalog:
 
 
 class SimLeftovers:
+    def __init__(self) -> None:
+        self.unlinked: list[str] = []
+
     def unlink_temp(self, path: str) -> bool:
-        return False
+        self.unlinked.append(path)
+        return True
+
+
+class LeftOver:
+    """What the calls that a dead owner left open may have left on the machine: a start ends it before it writes."""
+
+    def __init__(self, facts: Sequence[Committed]) -> None:
+        self._processes: dict[str, ProcessIdentity] = {}
+        self._shells: dict[str, ProcessIdentity] = {}
+        self._temp_files: dict[str, str] = {}
+        for item in facts:
+            content, actions = item.event.content, item.event.actions
+            if isinstance(content, FunctionResponse):
+                self._processes.pop(content.call_id, None)
+                self._temp_files.pop(content.call_id, None)
+            if actions is not None and (started := actions.process_started) is not None:
+                (self._shells if started.background else self._processes)[started.call_id] = started.process
+            if actions is not None and (ended := actions.process_ended) is not None:
+                del self._shells[ended.call_id]
+            if actions is not None and (change := actions.file_change) is not None:
+                self._temp_files[change.call_id] = f"{change.path.rpartition('/')[0]}/{change.temp_name}"
+
+    def check(self, killed: Sequence[ProcessIdentity], leftovers: SimLeftovers) -> None:
+        """Raise where something of it is still there."""
+        if any(process not in killed for process in (*self._processes.values(), *self._shells.values())):
+            raise BrokenLaw("a verdict was written before the processes of a dead owner were killed")
+        if any(path not in leftovers.unlinked for path in self._temp_files.values()):
+            raise BrokenLaw("a verdict was written before the temp files of a dead owner were removed")
 
 
 class SimSink:
@@ -272,11 +306,18 @@ class SimSink:
         self._world = world
         self._head = head
         self.events: list[SessionEvent] = []
+        self._live: dict[str, str] = {}
         self.last_position = 0
         self.is_lost = False
 
     def put(self, events: tuple[SessionEvent, ...]) -> bool:
         for event in events:
+            live = ""
+            if isinstance(event, ToolOutputDelta):
+                live = self._live.get(event.call_id, "") + event.text
+                self._live[event.call_id] = live
+            if SECRET in repr(event) or SECRET in live:
+                self._world.breaks("a secret was shown")
             if event.position is not None:
                 if event.position > self._head():
                     self._world.breaks("a fact was shown before it was durable")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.ids import CallId
+from maka.contracts.masks import Masks
 from maka.contracts.tool_ports import (
     ProcessEnd,
     ProcessHandle,
@@ -18,7 +19,7 @@ from maka.contracts.tool_ports import (
 )
 from maka.tools.background import BackgroundTable
 from maka.tools.background_shell import Order
-from tests.sim.laws import Facts
+from tests.sim.laws import SECRET, Facts
 from tests.sim.outside import Effects, SimTool
 from tests.sim.world import World
 
@@ -85,7 +86,7 @@ class SimChild:
             world.breaks("a background process ran that no durable fact of its session names")
         effects.alive[self._identity.pid] = call_id
         effects.done.add(call_id)
-        self._listener.output("stdout", b"line\n")
+        self._listener.output("stdout", f"line {SECRET}\n".encode())
         if self._path == QUICK:
             self._processes.soon(lambda: self._end("exited"))
         elif self._path == TIMED:
@@ -110,15 +111,28 @@ class SimShell(SimTool):
     """A call whose process outlives it: the real table, over processes of this world."""
 
     def __init__(
-        self, world: World, facts: Facts, seen: Effects, table: BackgroundTable, processes: SimProcesses
+        self,
+        world: World,
+        facts: Facts,
+        seen: Effects,
+        table: BackgroundTable,
+        processes: SimProcesses,
+        masks: Masks,
     ) -> None:
         super().__init__("Shell", world, facts, seen)
+        self._masks = masks
         self._table = table
         self._processes = processes
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         self.check_start(call)
         path = str(call.args["path"])
-        order = Order(call_id=call.call_id, session_id=env.session_id, command=path, settle=lambda _end, _text: None)
+        order = Order(
+            call_id=call.call_id,
+            session_id=env.session_id,
+            command=f"{path} {SECRET}",
+            settle=lambda _end, _text: None,
+            masks=self._masks,
+        )
         spec = ProcessSpec(argv=(path,), cwd=env.cwd, env={}, timeout_s=None)
         return self._table.start(order, listener, self._processes, spec)

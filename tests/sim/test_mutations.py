@@ -52,9 +52,14 @@ CASES: tuple[tuple[Mutation, tuple[str, ...], str], ...] = (
     (mutations.no_answer_to_a_dropped_command, ("kill_session", "kill_run"), "without an answer"),
     (mutations.accept_a_second_answer, (), "answered twice|isn't durable"),
     (mutations.hold_the_queue, ("refuse",), f"{STUCK}|without an answer"),
+    (mutations.keep_what_a_tool_prints, (), "a secret was stored"),
+    (mutations.show_what_a_tool_prints, (), "a secret was shown"),
+    (mutations.name_a_process_as_it_is, (), "a secret was stored"),
     (mutations_log.recovery_runs_a_tool_again, ("crash",), f"started twice|no durable dispatch|{STUCK}"),
     (mutations_log.recovery_leaves_runs_open, ("crash",), f"{STUCK}|open calls"),
     (mutations_log.recovery_forgets_the_queue, ("crash",), STUCK),
+    (mutations_log.recovery_kills_nothing, ("crash",), "before the processes"),
+    (mutations_log.recovery_removes_no_temp_file, ("crash",), "before the temp files"),
 )
 MOMENTS: tuple[tuple[Mutation, str, str], ...] = (
     (mutations.passivate_with_a_command_on_its_way, "send", "Quick"),

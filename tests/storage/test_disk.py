@@ -12,6 +12,7 @@ import pytest
 from maka.contracts.errors import (
     LedgerFailedError,
     LedgerFullError,
+    Refusal,
     RefusalCode,
 )
 from maka.contracts.events import Status
@@ -35,6 +36,7 @@ def test_h38_map_full(tmp_path: Path) -> None:
     refused = results[len(stored) :]
     assert 20 < len(stored) < 250
     assert {code_of(result) for result in refused} == {RefusalCode.LEDGER_FULL}
+    assert all(isinstance(result, Refusal) and "map of 1 MiB is used up" in result.message for result in refused)
     assert not store.has_room()
     assert len(store.read_stream(facts.invocation)) == len(stored) + 2
     end = append((len(stored) + 2, [facts.text("y" * 1_000), facts.terminal(Status.FAILED)]), settlement=True)

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.tool_ports import Processes, Sandbox
 from maka.edges.io_loop import IoLoop
 from maka.edges.processes import AsyncProcesses
@@ -30,6 +31,7 @@ def make_tools(
     rg_path: str | None = OWN_RG,
     sandbox: Sandbox | None = None,
     ground: Ground | None = None,
+    masks: Masks = NO_MASKS,
 ) -> Catalog:
     """Make the built-in tools as a host does; without a sandbox of its own, the first that works here."""
     return builtin_tools(
@@ -38,6 +40,7 @@ def make_tools(
         rg_path=rg_path,
         sandbox=sandbox or the_sandbox(),
         ground=ground or ground_of(str(Path.home()), (), child_env.get("PATH", "")),
+        masks=masks,
     )
 
 

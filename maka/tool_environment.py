@@ -1,0 +1,75 @@
+"""What tools see of the person's environment, and which values of it are secrets. Pure: the environment is an argument.
+
+Law: a variable counts as a provider's key by its name; what equals such a key is one, whatever it is called.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from maka.contracts.model_ports import ModelProfile
+
+_ENDINGS = ("_API_KEY", "_API_KEYS", "_API_TOKEN", "_ADMIN_KEY")
+_HEADERS_NAME = "OPENAI_CUSTOM_HEADERS"
+_NAMES = frozenset(
+    {
+        _HEADERS_NAME,
+        "ANTHROPIC_AUTH_TOKEN",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "AZURE_OPENAI_AD_TOKEN",
+        "HF_TOKEN",
+        "HUGGINGFACE_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "OPENAI_WEBHOOK_SECRET",
+    }
+)
+_CHARS_MIN = 16
+"""A value this long that equals a provider's key is one, whatever its variable is called."""
+
+_SECRET_HEADER = re.compile(r"auth|cookie|credential|key|password|secret|token", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[\s,;]+")
+
+
+def tool_environment(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -> dict[str, str]:
+    """Return the environment for tools: everything but the keys of model providers and Maka's own settings.
+
+    The folder of the running interpreter is added as the last one of PATH, so that there is a `python` on a machine
+    that has none; the person's own comes first.
+    """
+    secret = _secret_names(env, profiles)
+    values = {env[name] for name in secret if len(env[name]) >= _CHARS_MIN}
+    kept = {
+        name: value
+        for name, value in env.items()
+        if name not in secret and value not in values and not name.startswith("MAKA_")
+    }
+    path = kept.get("PATH", os.defpath)
+    return {**kept, "PATH": os.pathsep.join([*path.split(os.pathsep), interpreter_folder()])}
+
+
+def secret_values(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -> tuple[str, ...]:
+    """Return what must not be shown: keys of the environment, credentials in headers, each also without its scheme."""
+    profiles = tuple(profiles)
+    names = _secret_names(env, profiles) - {_HEADERS_NAME}
+    headers = [pair for profile in profiles for pair in profile.headers.items()]
+    headers += [(name, value) for name, _, value in (line.partition(":") for line in _header_lines(env))]
+    whole = [env[name] for name in names] + [value for name, value in headers if _SECRET_HEADER.search(name)]
+    found = {part for value in whole for part in (value.strip(), *_SEPARATORS.split(value))}
+    return tuple(sorted(found - {""}))
+
+
+def interpreter_folder() -> str:
+    """Return the folder of the running interpreter."""
+    # Not resolved: the link in an environment's own folder is what makes it that environment.
+    return str(Path(sys.executable).parent)
+
+
+def _secret_names(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -> set[str]:
+    named = {profile.key_env for profile in profiles}
+    return {name for name in env if name in named or name in _NAMES or name.endswith(_ENDINGS)}
+
+
+def _header_lines(env: Mapping[str, str]) -> list[str]:
+    return env.get(_HEADERS_NAME, "").splitlines()
