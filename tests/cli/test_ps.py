@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from maka.config import Config
 from maka.contracts.actions import Actions, ProcessEnded, ProcessIdentity, ProcessStarted
 from maka.contracts.content import BlobRef
 from maka.contracts.events import Author, Role
@@ -58,7 +59,11 @@ def living(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
 def reading(monkeypatch: pytest.MonkeyPatch, *logs: LogBuilder, owned: bool = True) -> None:
     reader = FakeReader([item for log in logs for item in log.items], {"a" * 64: OUTPUT})
     install(monkeypatch, FakeHost(reader))
-    monkeypatch.setattr(sys.modules["maka.app"], "is_running", lambda config: owned)
+
+    def is_running(config: Config) -> bool:
+        return owned
+
+    monkeypatch.setattr(sys.modules["maka.app"], "is_running", is_running)
 
 
 def test_those_that_live_are_listed_with_what_can_be_done(
