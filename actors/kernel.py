@@ -11,7 +11,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from actors import recovery, session_protocol
-from actors.address import Address, ReplyTo, Tells
+from actors.address import Address, ReplyTo
 from actors.base import CannotStartError, MakaActor
 from actors.messages import (
     AnswerWait,
@@ -19,6 +19,7 @@ from actors.messages import (
     Command,
     CreateSession,
     Idle,
+    KeepShell,
     LedgerDied,
     Load,
     OpenSession,
@@ -35,8 +36,10 @@ from actors.messages import (
     SessionDied,
     SessionStopped,
     SetBoundary,
+    ShellsChanged,
     Shutdown,
     StopSession,
+    StopShell,
     Sweep,
     ToKernel,
     ToSession,
@@ -44,13 +47,14 @@ from actors.messages import (
 )
 from actors.messages_ledger import CloseRun, RunClosed, ToFeed, ToLedger
 from actors.session import SessionActor
+from actors.shutdown import ShuttingDown
 from actors.supervisor import Supervisor
 from actors.wiring import Ports
-from maka.contracts.commands import HOST_SHUTDOWN, Reply, Stop, StopReceipt
 from maka.contracts.errors import LedgerError, Refusal, RefusalCode
 from maka.contracts.ids import InvocationId, RunId, SessionId, is_id
 from maka.contracts.limits import SESSIONS_IDLE_MAX
 from projections import session_index
+from projections.recovery_verdict import ORPHANS_ENDED
 
 FENCED = "this session's part of the program crashed too often; restart maka to try it again"
 
@@ -83,13 +87,16 @@ class KernelActor(MakaActor[ToKernel]):
         self._closing: set[InvocationId] = set()
         self._closed = 0
         self._to_resume: tuple[SessionId, ...] = ()
-        self._shutdowns: list[ReplyTo[bool]] = []
-        self._stopping: set[SessionId] = set()
+        self._shutdown = ShuttingDown(ports.background)
 
     def receive(self, message: ToKernel) -> None:
         match message:
             case CreateSession() | SendMessage() | StopSession() | SetBoundary() | AnswerWait() | UndoChanges():
                 self._admit(message)
+            case KeepShell() | StopShell():
+                self._admit(message)
+            case ShellsChanged(session_id=session_id):
+                self._note_shells(session_id)
             case Recover(reply=reply):
                 self._recover(reply)
             case RunClosed():
@@ -97,10 +104,10 @@ class KernelActor(MakaActor[ToKernel]):
             case Idle(session_id=session_id, handled=handled):
                 self._note_idle(session_id, handled)
             case Shutdown(reply=reply):
-                self._shut_down(reply)
+                sessions = [(session_id, live.address) for session_id, live in self._live.items()]
+                self._shutdown.begin(reply, sessions, self.address)
             case SessionStopped(session_id=session_id):
-                self._stopping.discard(session_id)
-                self._finish_shutdown()
+                self._shutdown.left(session_id)
             case SessionDied(session_id=session_id):
                 self._reload(session_id)
             case RunStarted():
@@ -133,21 +140,23 @@ class KernelActor(MakaActor[ToKernel]):
 
     def _recover(self, reply: ReplyTo[int]) -> None:
         self._recovered = reply
+        self._ports.background.listen(partial(_tell_of_shells, self.address))
         self._next_number = self._ports.reader.last_number() + 1
         found = recovery.take_inventory(self._ports.reader, self.log)
-        processes = tuple(process for run in found.runs for process in run.processes)
+        processes = tuple(process for left in (*found.runs, *found.control) for process in left.processes)
         if processes:
             killed = self._ports.processes.kill_left_over(processes)
             self.log.info("left_over_processes_killed", count=len(killed))
         for path in (path for run in found.runs for path in run.temp_files):
             self._ports.leftovers.unlink_temp(path)
-        self._to_resume = found.sessions
-        self._closing = {run.invocation_id for run in found.runs}
-        for run in found.runs:
+        self._to_resume = tuple(control.session_id for control in found.control)
+        to_close = [*found.runs, *(control for control in found.control if control.processes)]
+        self._closing = {left.invocation_id for left in to_close}
+        for left in to_close:
             self._ledger.tell(
                 CloseRun(
-                    session_id=run.session_id,
-                    invocation_id=run.invocation_id,
+                    session_id=left.session_id,
+                    invocation_id=left.invocation_id,
                     reason="app_restarted",
                     to=self.address,
                 )
@@ -158,7 +167,7 @@ class KernelActor(MakaActor[ToKernel]):
         """A run that had no actor is ended, or stays parked: recovery's, or one whose actor died."""
         if message.invocation_id in self._closing:
             self._closing.discard(message.invocation_id)
-            self._closed += message.verdict not in ("parked", "damaged")
+            self._closed += message.verdict not in ("parked", "damaged", ORPHANS_ENDED)
             self._open_door()
         else:
             is_damaged = message.verdict == "damaged"
@@ -182,7 +191,7 @@ class KernelActor(MakaActor[ToKernel]):
     # -- commands -------------------------------------------------------------------------------------------------
 
     def _admit(self, message: Command) -> None:
-        if self._shutdowns or self._ledger_died:
+        if self._shutdown.is_on or self._ledger_died:
             message.reply.set(session_protocol.CLOSED)
         elif not self._open:
             self._early.append(message)
@@ -225,13 +234,25 @@ class KernelActor(MakaActor[ToKernel]):
         live.idle = False
         live.address.tell(message)
 
+    def _note_shells(self, session_id: SessionId) -> None:
+        """Let a session record what has ended of its background shells; one that is loaded later does so by itself."""
+        is_due = bool(self._ports.background.unrecorded(session_id)) and not self._ledger_died
+        if is_due and (live := self._wake(session_id)) is not None:
+            live.sent += 1
+            live.idle = False
+            live.address.tell(ShellsChanged(session_id=session_id))
+        elif is_due and self._shutdown.is_on:
+            self._shutdown.died(session_id)
+        self._shutdown.finish()
+
     def _session(self, session_id: SessionId) -> Live:
         """Return the session's actor, loading it where there is none."""
         live = self._live.get(session_id)
         if live is None:
             live = self._start(session_id)
             fenced = FENCED if session_id in self._fenced else None
-            live.address.tell(Load(runs=self._supervisor.runs_of(session_id), fenced=fenced))
+            runs = self._supervisor.runs_of(session_id)
+            live.address.tell(Load(runs=runs, fenced=fenced, closing=self._shutdown.is_on))
         return live
 
     def _wake(self, session_id: SessionId) -> Live | None:
@@ -270,10 +291,9 @@ class KernelActor(MakaActor[ToKernel]):
     def _reload(self, session_id: SessionId) -> None:
         """Read a crashed session again; its runs live on, unless it crashes too often."""
         self._live.pop(session_id, None)
-        if session_id in self._stopping:
-            self._stopping.discard(session_id)
-            self._finish_shutdown()
-        if self._shutdowns or self._ledger_died:
+        if self._shutdown.is_on:
+            self._shutdown.died(session_id)
+        if self._shutdown.is_on or self._ledger_died:
             return
         if session_id in self._fenced:
             return  # its next command tries once more
@@ -300,30 +320,9 @@ class KernelActor(MakaActor[ToKernel]):
         for live in self._live.values():
             live.address.stop()
         self._live = {}
-        self._stopping = set()
-        self._finish_shutdown()
+        self._ports.background.close("ledger")
+        self._shutdown.give_up()
 
-    # -- shutdown -------------------------------------------------------------------------------------------------
 
-    def _shut_down(self, reply: ReplyTo[bool]) -> None:
-        self._shutdowns.append(reply)
-        if len(self._shutdowns) == 1:
-            self._stop_sessions()
-        self._finish_shutdown()
-
-    def _stop_sessions(self) -> None:
-        self._stopping = set(self._live)
-        for session_id in tuple(self._stopping):
-            stopped: ReplyTo[Reply] = Tells(partial(self._note_stopped, self.address, session_id))
-            command = Stop(session_id=session_id, source=HOST_SHUTDOWN)
-            if not self._live[session_id].address.tell(StopSession(command=command, reply=stopped)):
-                self._stopping.discard(session_id)
-
-    @staticmethod
-    def _note_stopped(address: Address[ToKernel], session_id: SessionId, _: Reply | StopReceipt) -> None:
-        address.tell(SessionStopped(session_id=session_id))
-
-    def _finish_shutdown(self) -> None:
-        if not self._stopping:
-            for reply in self._shutdowns:
-                reply.set(True)
+def _tell_of_shells(kernel: Address[ToKernel], session_id: SessionId) -> None:
+    kernel.tell(ShellsChanged(session_id=session_id))

@@ -10,6 +10,8 @@ from maka.contracts.actions import (
     BoundaryChanged,
     MessageQueued,
     ModelRequest,
+    ProcessEnded,
+    ProcessStarted,
     StateDelta,
     TokenUsage,
     ToolDispatch,
@@ -224,3 +226,11 @@ def message_queued(session_id: SessionId, at: At, queued: MessageQueued, cause: 
 def boundary_changed(session_id: SessionId, at: At, change: BoundaryChanged, cause: Cause) -> RuntimeEvent:
     actions = Actions(boundary_changed=change)
     return _control(session_id, at, role=Role.SYSTEM, author=Author.USER, actions=actions, cause=cause)
+
+
+def shell_started(session_id: SessionId, at: At, started: ProcessStarted) -> RuntimeEvent:
+    return _control(session_id, at, role=Role.SYSTEM, author=Author.TOOL, actions=Actions(process_started=started))
+
+
+def shell_ended(session_id: SessionId, at: At, ended: ProcessEnded) -> RuntimeEvent:
+    return _control(session_id, at, role=Role.SYSTEM, author=Author.HOST, actions=Actions(process_ended=ended))

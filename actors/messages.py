@@ -8,13 +8,25 @@ and LedgerActor everything that clients or writers send is one lane, so a Stop n
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from actors.address import Address, ReplyTo
 from actors.messages_ledger import AppendDone, BarrierPassed, LedgerUp, Message, RunClosed
-from actors.messages_run import AnswerRun, BackendDied, Due, StopRun, ToolDied, ToRun
-from actors.messages_work import Cancel, CancelTool, Grant
+from actors.messages_run import AnswerRun, BackendDied, Due, ShellWanted, StopRun, ToolDied, ToRun
+from actors.messages_work import Cancel, CancelTool, Grant, KeepWanted
 from maka.contracts import commands
+from maka.contracts.actions import ProcessStarted
 from maka.contracts.commands import Reply
 from maka.contracts.ids import RunId, SessionId
+
+
+class ProcessOfRun(Struct, frozen=True, kw_only=True):
+    """A process that is to outlive the run that started it."""
+
+    session_id: SessionId
+    run_id: RunId
+    started: ProcessStarted
+
 
 Parent = Callable[[str], None]
 """How an actor's death reaches whoever started it: called once, on a crash, with the reason; it only tells."""
@@ -61,6 +73,26 @@ class UndoChanges(Message, frozen=True):
 
     command: commands.Undo
     reply: ReplyTo[Reply]
+
+
+class KeepShell(Message, frozen=True):
+    """From RunActor to KernelActor, which passes it to the session: write the fact of a background process's start."""
+
+    command: ProcessOfRun
+    reply: ReplyTo[Reply]
+
+
+class StopShell(Message, frozen=True):
+    """To KernelActor, which passes it to the session; answered when the shell's end is durable."""
+
+    command: commands.StopBackground
+    reply: ReplyTo[Reply]
+
+
+class ShellsChanged(Message, frozen=True):
+    """From whoever holds the background shells, and passed to the session: one of its own has ended; look again."""
+
+    session_id: SessionId
 
 
 class Recover(Message, frozen=True):
@@ -161,11 +193,13 @@ class OpenSession(Message, frozen=True):
 class Load(Message, frozen=True):
     """Read the session from the ledger: its first message. Commands wait until it is done.
 
-    `runs` are alive. A session that is `fenced` closes its runs and refuses everything with these words.
+    `runs` are alive. A session that is `fenced` closes its runs and refuses everything with these words; one that is
+    loaded while the host is `closing` begins nothing.
     """
 
     runs: tuple[tuple[RunId, Address[ToRun]], ...] = ()
     fenced: str | None = None
+    closing: bool = False
 
 
 class RunOver(Message, frozen=True):
@@ -213,9 +247,13 @@ COMMANDS = (
     OpenSession,
     StopRun,
     AnswerRun,
+    KeepWanted,
+    ShellWanted,
+    KeepShell,
+    StopShell,
 )
 
-SessionCommand = SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges
+SessionCommand = SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges | KeepShell | StopShell
 Command = CreateSession | SessionCommand
 """What the kernel takes from outside once its door is open."""
 
@@ -235,7 +273,17 @@ ToKernel = (
     | LedgerDied
     | Sweep
     | RunClosed
+    | ShellsChanged
 )
 ToSession = (
-    OpenSession | Load | SessionCommand | RunOver | RunParked | AppendDone | RunClosed | BarrierPassed | LedgerUp
+    OpenSession
+    | Load
+    | SessionCommand
+    | ShellsChanged
+    | RunOver
+    | RunParked
+    | AppendDone
+    | RunClosed
+    | BarrierPassed
+    | LedgerUp
 )

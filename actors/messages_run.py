@@ -42,6 +42,13 @@ class FactWanted(Message, frozen=True):
     blobs: tuple[bytes, ...] = ()
 
 
+class ShellWanted(Message, frozen=True):
+    """From ToolActor: a process is to outlive the run, so its fact belongs to the session; answered with ShellKept."""
+
+    started: ProcessStarted
+    reply: ReplyTo[Reply]
+
+
 class ToolOutput(Message, frozen=True):
     call_id: CallId
     stream: str
@@ -107,6 +114,7 @@ ToRun = (
     | Deltas
     | StepEnded
     | FactWanted
+    | ShellWanted
     | ToolOutput
     | ToolEnded
     | StopRun

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+from actors.address import ReplyTo
 from actors.messages_ledger import Message
+from maka.contracts.commands import Reply
 from maka.contracts.model_ports import DeltaBatch, ProviderError, StepResult
-from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolFact, ToolResult
+from maka.contracts.tool_ports import ProcessFact, ToolCall, ToolEnv, ToolFact, ToolResult
 
 # -- to BackendActor ----------------------------------------------------------------------------------------------
 
@@ -72,9 +74,16 @@ class CommitWanted(Message, frozen=True):
     then: Callable[[bool], None]
 
 
+class KeepWanted(Message, frozen=True):
+    """From the tool: a process is to outlive the call; answered with ShellKept once its fact is durable."""
+
+    fact: ProcessFact
+    reply: ReplyTo[Reply]
+
+
 class ResultSeen(Message, frozen=True):
     result: ToolResult
 
 
 ToBackend = Begin | Cancel | Ack | StreamBatch | StreamFinished | StreamFailed
-ToTool = Dispatch | CancelTool | Grant | OutputSeen | CommitWanted | ResultSeen
+ToTool = Dispatch | CancelTool | Grant | OutputSeen | CommitWanted | KeepWanted | ResultSeen

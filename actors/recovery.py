@@ -5,19 +5,21 @@ processes to kill and the temp files to unlink first, then the runs to close. A 
 """
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from actors.base import Log
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.content import FunctionResponse
-from maka.contracts.errors import LedgerDamagedError
+from maka.contracts.errors import FoldError, LedgerDamagedError
 from maka.contracts.events import Committed
 from maka.contracts.ids import CallId, InvocationId, SessionId
 from maka.contracts.limits import READ_POSITIONS_MAX
 from maka.contracts.ports import LedgerReader
+from projections import background
 
 
 class Leftover(Struct, frozen=True, kw_only=True):
-    """A run without a terminal, with what its unanswered calls may have left on the machine."""
+    """A run without a terminal, or a control stream with work left, with what may be left of it on the machine."""
 
     session_id: SessionId
     invocation_id: InvocationId
@@ -26,10 +28,10 @@ class Leftover(Struct, frozen=True, kw_only=True):
 
 
 class Inventory(Struct, frozen=True, kw_only=True):
-    """What recovery has to do: runs to close, sessions to go on with, and the next free session number."""
+    """What recovery has to do: runs to close; control streams with processes to end, of sessions to go on with."""
 
     runs: tuple[Leftover, ...]
-    sessions: tuple[SessionId, ...]
+    control: tuple[Leftover, ...]
 
 
 def read_run(reader: LedgerReader, invocation_id: InvocationId) -> list[Committed]:
@@ -43,18 +45,22 @@ def read_run(reader: LedgerReader, invocation_id: InvocationId) -> list[Committe
 def take_inventory(reader: LedgerReader, log: Log) -> Inventory:
     """Read the open work."""
     runs: list[Leftover] = []
-    sessions: list[SessionId] = []
+    control: list[Leftover] = []
     for work in reader.open_work():
-        if work.run_id is None:
-            sessions.append(work.session_id)
-            continue
+        left = Leftover(session_id=work.session_id, invocation_id=work.invocation_id)
         try:
             items = read_run(reader, work.invocation_id)
-        except LedgerDamagedError as error:
+            if work.run_id is None:
+                live = background.project(items)
+                processes = () if live is None else tuple(shell.process for shell in live.live.values())
+                control.append(replace(left, processes=processes))
+            else:
+                runs.append(_leftover(work.session_id, work.invocation_id, items))
+        except (LedgerDamagedError, FoldError) as error:
             log.error("run_damaged", session_id=work.session_id, error_kind=str(error))
-            continue
-        runs.append(_leftover(work.session_id, work.invocation_id, items))
-    return Inventory(runs=tuple(runs), sessions=tuple(sessions))
+            if work.run_id is None:
+                control.append(left)  # its own actor says what is wrong
+    return Inventory(runs=tuple(runs), control=tuple(control))
 
 
 def _leftover(session_id: SessionId, invocation_id: InvocationId, items: list[Committed]) -> Leftover:

@@ -15,9 +15,18 @@ from actors.address import Address, ReplyTo
 from actors.backend import BackendActor
 from actors.base import NOT_DONE, UNKNOWN, MakaActor
 from actors.mapper import Who
-from actors.messages import ChildStarted, Parent, RunFinished, RunParked, ToKernel, ToSession
+from actors.messages import (
+    ChildStarted,
+    KeepShell,
+    Parent,
+    ProcessOfRun,
+    RunFinished,
+    RunParked,
+    ToKernel,
+    ToSession,
+)
 from actors.messages_ledger import AppendDone, AppendFacts, PutPartialText, Show, ToFeed, ToLedger
-from actors.messages_run import AnswerRun, AskReady, BackendDied, Due, StopRun, ToolDied, ToRun
+from actors.messages_run import AnswerRun, AskReady, BackendDied, Due, ShellWanted, StopRun, ToolDied, ToRun
 from actors.messages_work import Ack, Begin, Cancel, CancelTool, Dispatch, Grant, ToBackend, ToTool
 from actors.run_effects import (
     AckBatch,
@@ -30,6 +39,7 @@ from actors.run_effects import (
     Effect,
     Finish,
     GrantFact,
+    HandOver,
     LetGo,
     Reply,
     SendRequest,
@@ -43,6 +53,7 @@ from actors.timers import Deadlines
 from actors.tool import ToolActor
 from actors.tool_masks import masked_request
 from actors.wiring import Ports
+from maka.contracts.actions import ProcessStarted
 from maka.contracts.codec import drafts
 from maka.contracts.commands import Reply as Replied
 from maka.contracts.errors import LedgerError, Refusal, RefusalCode
@@ -115,7 +126,7 @@ class RunActor(MakaActor[ToRun]):
         """Answer every command that this actor holds: whoever drops a command answers it."""
         self._answer_stops(UNKNOWN)
         for message in self._stash:
-            if isinstance(message, AnswerRun):
+            if isinstance(message, AnswerRun | ShellWanted):
                 message.reply.set(NOT_DONE)
         flight = self._state.in_flight
         if flight is not None and flight.reply is not None:
@@ -174,6 +185,8 @@ class RunActor(MakaActor[ToRun]):
                 self._answer_stops(reply)
             case Reply(to=to, reply=reply):
                 cast("ReplyTo[Replied]", to).set(reply)
+            case HandOver(started=started, to=to):
+                self._hand_over(started, cast("ReplyTo[Replied]", to))
             case LetGo():
                 self._links.session.tell(RunParked(run_id=self._who.run_id, handled=self._handled))
             case Finish(position=position):
@@ -237,6 +250,13 @@ class RunActor(MakaActor[ToRun]):
         except OSError as error:
             asked = f"this can't be asked for: {error.strerror or error}"
         self.address.tell(AskReady(call_id=effect.call.call_id, asked=asked))
+
+    def _hand_over(self, started: ProcessStarted, reply: ReplyTo[Replied]) -> None:
+        """Let the session's own actor, which may have to be loaded, name a process that outlives the run."""
+        who = self._who
+        process = ProcessOfRun(session_id=who.session_id, run_id=who.run_id, started=started)
+        if not self._links.kernel.tell(KeepShell(command=process, reply=reply)):
+            reply.set(NOT_DONE)
 
     def _answer_stops(self, reply: Replied) -> None:
         stops, self._stops = self._stops, []

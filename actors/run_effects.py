@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from maka.contracts.actions import ProcessStarted
 from maka.contracts.commands import Reply as Replied
 from maka.contracts.events import RuntimeEvent
 from maka.contracts.ids import CallId
@@ -86,6 +87,13 @@ class Reply(Struct, frozen=True):
     reply: Replied
 
 
+class HandOver(Struct, frozen=True):
+    """A process is to outlive the run: let its session write the fact, and answer `to`, which means nothing here."""
+
+    started: ProcessStarted
+    to: object
+
+
 class LetGo(Struct, frozen=True):
     """Nothing but a person's answer is missing: say so to the session, which may let the actor go."""
 
@@ -111,6 +119,7 @@ Effect = (
     | Disarm
     | AnswerStops
     | Reply
+    | HandOver
     | LetGo
     | Finish
 )

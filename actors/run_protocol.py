@@ -20,6 +20,7 @@ from actors.messages_run import (
     Due,
     FactWanted,
     Resume,
+    ShellWanted,
     StepEnded,
     StopRun,
     ToolDied,
@@ -41,7 +42,7 @@ from projections import boundary, model_history, run_state
 from projections.boundary import BoundaryState
 from projections.settlement import Ending
 
-STASHED = (Deltas, StepEnded, FactWanted, ToolOutput, ToolEnded, AskReady, AnswerRun)
+STASHED = (Deltas, StepEnded, FactWanted, ShellWanted, ToolOutput, ToolEnded, AskReady, AnswerRun)
 """Data: waits while an append is in flight."""
 
 
@@ -54,12 +55,15 @@ def decide(state: State, message: ToRun, env: Env) -> Decision:
         d.do(AnswerStops(state.receipt))
     elif isinstance(message, FactWanted):
         d.do(GrantFact(message.call_id, message.token, False))
+    elif isinstance(message, ShellWanted):
+        run_tools.shell_wanted(d, message)
     elif isinstance(message, AnswerRun):
         run_waits.answer(d, message.command, message.reply)
     return Decision(d.state, tuple(d.effects))
 
 
-Work = StartRun | Resume | AskReady | AnswerRun | Deltas | StepEnded | FactWanted | ToolOutput | ToolEnded | ToolDied
+ToolWord = FactWanted | ShellWanted | ToolOutput | ToolEnded | ToolDied
+Work = StartRun | Resume | AskReady | AnswerRun | Deltas | StepEnded | ToolWord
 """What the run's own course brings."""
 
 Word = StopRun | Due | BackendDied | ControlFact | AppendDone | LedgerUp
@@ -101,6 +105,8 @@ def _work(d: Deciding, message: Work) -> None:
                 run_steps.step_ended(d, verdict)
         case FactWanted():
             run_tools.fact_wanted(d, message)
+        case ShellWanted():
+            run_tools.shell_wanted(d, message)
         case ToolOutput(call_id=call_id, stream=stream, text=text):
             if d.state.claim is None:
                 run_steps.tool_output(d, call_id, stream, text)

@@ -3,15 +3,15 @@
 from msgspec.structs import replace
 
 from actors import mapper, run_undo, tool_gate
-from actors.messages_run import FactWanted
-from actors.run_effects import AskPerson, GrantFact, StartTool
+from actors.messages_run import FactWanted, ShellWanted
+from actors.run_effects import AskPerson, GrantFact, HandOver, Reply, StartTool
 from actors.run_ending import active_ms, append, claim
 from actors.run_types import Built, Deciding, NextRequest, Purpose, Wanted, Work, failure
 from actors.verdicts import ToolAnswer
 from maka.contracts.actions import Actions, ToolDispatch
 from maka.contracts.codec import canonical_json, hash_hex
 from maka.contracts.content import FunctionCall, Outcome
-from maka.contracts.errors import FailureClass
+from maka.contracts.errors import FailureClass, Refusal, RefusalCode
 from maka.contracts.events import Committed, RuntimeEvent
 from maka.contracts.ids import CallId
 from maka.contracts.tool_ports import AskingTool, ToolCall, ToolEnv
@@ -110,6 +110,15 @@ def fact_wanted(d: Deciding, wanted: FactWanted) -> None:
     actions = Actions(file_change=wanted.file_change, process_started=wanted.process_started)
     event = mapper.tool_fact(d.who, d.at(), actions)
     append(d, Purpose.FACT, (event,), blobs=wanted.blobs, token=token, call_id=call_id)
+
+
+def shell_wanted(d: Deciding, wanted: ShellWanted) -> None:
+    """Let the session name a process that is to outlive the run; after a claim nothing more begins."""
+    call_id = wanted.started.call_id
+    if d.state.ended or d.state.claim is not None or all(item.call_id != call_id for item in d.state.work):
+        d.do(Reply(wanted.reply, Refusal(code=RefusalCode.RUN_SEALED, message="the run has ended or is ending")))
+    else:
+        d.do(HandOver(wanted.started, wanted.reply))
 
 
 def tool_ended(d: Deciding, call_id: CallId, answer: ToolAnswer) -> None:

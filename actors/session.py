@@ -14,14 +14,18 @@ from actors.mapper import At
 from actors.messages import (
     AnswerWait,
     Idle,
+    KeepShell,
     Load,
     OpenSession,
     Parent,
     RunOver,
     RunParked,
     SendMessage,
+    SessionCommand,
     SetBoundary,
+    ShellsChanged,
     StopSession,
+    StopShell,
     ToKernel,
     ToSession,
     UndoChanges,
@@ -29,16 +33,15 @@ from actors.messages import (
 from actors.messages_ledger import (
     AppendDone,
     AppendFacts,
-    Barrier,
     BarrierPassed,
-    CloseRun,
     LedgerUp,
     RoomWanted,
     RunClosed,
     ToFeed,
     ToLedger,
 )
-from actors.messages_run import ToRun
+from actors.session_background import OwnShells
+from actors.session_load import Loading
 from actors.session_log import SessionLog
 from actors.session_open import Opened, Pending
 from actors.session_run import OwnRun
@@ -47,10 +50,11 @@ from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply
 from maka.contracts.errors import FoldError, LedgerDamagedError, Refusal, RefusalCode
-from maka.contracts.ids import InvocationId, RunId, SessionId
+from maka.contracts.ids import RunId, SessionId
 from maka.contracts.ports import Append, AppendResult
 
-Stashed = OpenSession | SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges | RunOver | RunParked
+Word = RunOver | RunParked | ShellsChanged
+Stashed = OpenSession | SessionCommand | Word
 
 
 class SessionActor(MakaActor[ToSession]):
@@ -75,13 +79,12 @@ class SessionActor(MakaActor[ToSession]):
         self._held = False
         self._fallback = ""
         self._refusal: Refusal | None = None
-        self._loading = True
-        self._closing: set[InvocationId] = set()
+        self._loading = Loading(session_id, ledger)
         self._shutting_down = False
         self._pending: Pending | None = None
         self._tags = 0
         self._own: OwnRun | None = None
-        self._alive: dict[RunId, Address[ToRun]] = {}
+        self._shells = OwnShells(ports, session_id, self.log)
         self._stash: deque[Stashed] = deque()
         self._handled = 0
 
@@ -94,18 +97,18 @@ class SessionActor(MakaActor[ToSession]):
 
     def receive(self, message: ToSession) -> None:
         match message:
-            case Load(runs=runs, fenced=fenced):
-                self._alive = {} if fenced is not None else dict(runs)
+            case Load(fenced=fenced, closing=closing):
+                self._shutting_down = closing
                 if fenced is not None:
                     self._refusal = Refusal(code=RefusalCode.INTERNAL, message=fenced)
-                self._ledger.tell(Barrier(to=self.address))
+                self._loading.begin(message, self.address)
             case BarrierPassed():
                 self._load()
             case AppendDone(tag=tag, result=result):
                 assert self._pending is not None and self._pending.tag == tag, "an answer to no append of ours"
                 self._answered(self._pending, result)
             case RunClosed(invocation_id=invocation_id, verdict=verdict):
-                self._closing.discard(invocation_id)
+                self._loading.closed(invocation_id)
                 if verdict == "parked":
                     self._run.park(RunId(invocation_id))
                 elif verdict == "damaged":
@@ -113,18 +116,22 @@ class SessionActor(MakaActor[ToSession]):
                 self._loaded()
             case LedgerUp():
                 self._held = False
+                self._shells.room()
+            case StopSession() if self._may_stop_now:
+                self.attempt(self._handle, message)
             case _:  # by its type one that waits its turn
                 self._stash.append(message)
         self._go_on()
 
     def cleanup(self) -> None:
         for message in self._stash:
-            if not isinstance(message, RunOver | RunParked):
+            if not isinstance(message, Word):
                 message.reply.set(NOT_DONE)
         if self._pending is not None and self._pending.reply is not None:
             self._pending.reply.set(UNKNOWN)  # its append is on its way
         if self._own is not None:
             self._own.answer_undo(UNKNOWN)
+        self._shells.leave(UNKNOWN)
 
     # -- what comes next ------------------------------------------------------------------------------------------
 
@@ -132,12 +139,15 @@ class SessionActor(MakaActor[ToSession]):
         while self._pending is None and self._stash:
             first = self._stash[0]
             if isinstance(first, OpenSession):
-                self._loading = False
-            elif self._loading or self._closing:
+                self._loading.has_read()
+            elif self._loading.is_on:
                 return
             self._stash.popleft()
             self.attempt(self._handle, first)
-        if self._pending is None and not self._loading and not self._closing:
+        may_act = self._pending is None and not self._loading.is_on
+        if may_act and (append := self._shells.ends(self._log, self._refusal)) is not None:
+            self._send(append, None)
+        if self._pending is None and not self._loading.is_on:
             self._start_next()
         if self._is_idle():
             self._kernel.tell(Idle(session_id=self._id, handled=self._handled))
@@ -163,6 +173,13 @@ class SessionActor(MakaActor[ToSession]):
                     self._run.answer(self._log, command, reply)
             case UndoChanges(command=command, reply=reply):
                 self._undo(command, reply)
+            case KeepShell(command=process, reply=reply):
+                live, closing = self._run.run_id, self._shutting_down
+                self._act(self._refusal or self._shells.keep(self._log, process, live, closing=closing), reply)
+            case StopShell(command=command, reply=reply):
+                self._shells.stop(self._log, command, self._refusal, reply)
+            case ShellsChanged():
+                pass  # they are looked at after each message
             case RunOver(run_id=run_id, is_damaged=is_damaged):
                 self._run.over(run_id)
                 if is_damaged:
@@ -175,12 +192,18 @@ class SessionActor(MakaActor[ToSession]):
             case _:
                 assert_never(message)
 
+    @property
+    def _may_stop_now(self) -> bool:
+        """Say whether a stop need not wait for the append in flight: it begins no run, and nothing came before."""
+        is_alone = not self._stash and not self._loading.is_on
+        return is_alone and self._pending is not None and self._pending.opened is None
+
     def _is_idle(self) -> bool:
-        if self._loading or self._closing or self._pending is not None or self._stash or self._run.is_alive:
+        if self._loading.is_on or self._pending is not None or self._stash or self._run.is_alive:
             return False
         # A parked run costs nothing: its session may go, and the queue behind it waits with it.
         resting = self._shutting_down or self._run.run_id is not None or not self._log.queue
-        return resting and self.idle
+        return resting and self.idle and not self._shells.is_held
 
     def _send(self, append: Append, reply: ReplyTo[Reply] | None, opened: Opened | Prepared | None = None) -> None:
         self._tags += 1
@@ -190,37 +213,17 @@ class SessionActor(MakaActor[ToSession]):
     # -- loading --------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
+        self._loading.has_read()
         if not self._catch_up():
-            self._loading = False
             return
-        header = self._log.header
-        if header is None:
-            self._loading = False
+        if (header := self._log.header) is None:
             self._refusal = session_protocol.unknown()
             return
-        for run_id in header.open_runs:
-            alive = self._alive.get(run_id)
-            if alive is not None and alive.is_alive():
-                self._run.adopt(run_id, alive)
-            else:
-                self._close(InvocationId(run_id))
-        self._loaded()
-
-    def _close(self, invocation_id: InvocationId) -> None:
-        self._closing.add(invocation_id)
-        self._ledger.tell(
-            CloseRun(
-                session_id=self._id,
-                invocation_id=invocation_id,
-                reason="actor_crashed",
-                to=self.address,
-                keeps_waits=self._refusal is None,
-            )
-        )
+        for run_id, alive in self._loading.living(header, self.address, keeps_waits=self._refusal is None):
+            self._run.adopt(run_id, alive)
 
     def _loaded(self) -> None:
-        if not self._closing:
-            self._loading = False
+        if not self._loading.is_on:
             self._catch_up()
 
     def _catch_up(self) -> bool:
@@ -269,12 +272,13 @@ class SessionActor(MakaActor[ToSession]):
 
     def _stored(self, pending: Pending, result: AppendResult) -> None:
         if isinstance(result, Refusal):
-            self._held = pending.reply is None  # until LedgerUp
-            pending.answer(result)
+            self._not_stored(pending, result)
             return
+        before = self._log.boundary
         if not self._catch_up():
             pending.answer(UNKNOWN)
             return
+        self._shells.narrowed(before, self._log.boundary)
         if isinstance(pending.opened, Prepared):
             assert pending.reply is not None, "an undo is a command"
             self._run.start_undo(self._log, pending.opened, result, pending.reply)
@@ -286,6 +290,13 @@ class SessionActor(MakaActor[ToSession]):
             if stored.event.run_id is None:
                 self._run.control_fact(stored)
             pending.reply.set(session_protocol.outcome_of(stored))
+
+    def _not_stored(self, pending: Pending, refusal: Refusal) -> None:
+        pending.answer(refusal)
+        if pending.reply is None and pending.opened is None:
+            self._shells.refused(refusal, closing=self._shutting_down)
+        else:
+            self._held = pending.reply is None  # until LedgerUp
 
     def _set_boundary(self, command: commands.ChangeBoundary, reply: ReplyTo[Reply]) -> None:
         self._act(self._refusal or session_open.boundary_change(self._ports, self._log, command), reply)

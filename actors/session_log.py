@@ -4,7 +4,7 @@ from actors.session_protocol import Waiting
 from maka.contracts.events import Committed
 from maka.contracts.ids import MessageId, SessionId
 from maka.contracts.ports import LedgerReader
-from projections import boundary, files_seen, model_history, session_index
+from projections import background, boundary, files_seen, model_history, session_index
 
 
 class SessionLog:
@@ -16,6 +16,7 @@ class SessionLog:
         self.history: model_history.History | None = None
         self.boundary: boundary.BoundaryState | None = None
         self._seen: files_seen.FilesSeen | None = None
+        self.background = background.Background()
         self.queue: dict[MessageId, Waiting] = {}
         self.control_seq = 0
         self.position = 0
@@ -35,6 +36,7 @@ class SessionLog:
         self.history = model_history.fold(self.history, item)
         self._seen = files_seen.fold(self._seen, item)
         self.boundary = boundary.fold(self.boundary, item)
+        self.background = background.fold(self.background, item)
         self.position = item.position
         event = item.event
         if event.run_id is None:

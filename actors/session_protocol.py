@@ -23,6 +23,7 @@ from maka.contracts.commands import (
     MessageAccepted,
     SendMessage,
     SessionCreated,
+    ShellKept,
 )
 from maka.contracts.content import BlobRef, InvocationOpened, RunConfiguration, RunLimits, SessionOpened
 from maka.contracts.errors import LedgerDamagedError, LedgerError, Refusal, RefusalCode
@@ -295,9 +296,12 @@ def first_state(
     return State(plan=opening.plan, facts=facts, history=history, seen=seen, boundary=boundary)
 
 
-def outcome_of(item: Committed) -> SessionCreated | MessageAccepted | BoundarySet:
+def outcome_of(item: Committed) -> SessionCreated | MessageAccepted | BoundarySet | ShellKept:
     """Read the stored outcome of a command from the first fact of its append."""
     event = item.event
+    if event.actions is not None and (started := event.actions.process_started) is not None:
+        assert started.shell_id is not None, "its session names it"
+        return ShellKept(session_id=event.session_id, shell_id=started.shell_id, position=item.position)
     if event.actions is not None and (change := event.actions.boundary_changed) is not None:
         return BoundarySet(session_id=event.session_id, revision=change.revision, position=item.position)
     if isinstance(event.content, SessionOpened):

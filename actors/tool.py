@@ -10,20 +10,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
-from actors.address import Address
-from actors.base import MakaActor
+from actors.address import Address, ReplyTo
+from actors.base import NOT_DONE, MakaActor
 from actors.messages import Parent
-from actors.messages_run import FactWanted, ToolEnded, ToolOutput, ToRun
-from actors.messages_work import CancelTool, CommitWanted, Dispatch, Grant, OutputSeen, ResultSeen, ToTool
+from actors.messages_run import FactWanted, ShellWanted, ToolEnded, ToolOutput, ToRun
+from actors.messages_work import CancelTool, CommitWanted, Dispatch, Grant, KeepWanted, OutputSeen, ResultSeen, ToTool
 from actors.tool_masks import LiveMasks, masked_process, masked_result
 from actors.verdicts import ToolAnswer
 from actors.wiring import Ports
 from maka.contracts.actions import ArtifactDelta, FileChange, ProcessStarted, WorkspaceChanged
+from maka.contracts.commands import Reply, ShellKept
 from maka.contracts.content import BlobRef, Outcome
-from maka.contracts.errors import LedgerError
+from maka.contracts.errors import LedgerError, Refusal, RefusalCode
 from maka.contracts.ids import CallId
 from maka.contracts.limits import ERROR_TEXT_CHARS_MAX, WORKSPACE_NAMES_BYTES_MAX, WORKSPACE_NAMES_MAX
-from maka.contracts.tool_ports import FileFact, ProcessFact, Tool, ToolFact, ToolResult, WorkspaceDiff
+from maka.contracts.tool_ports import FileFact, Handover, ProcessFact, Tool, ToolFact, ToolResult, WorkspaceDiff
 
 
 class Listener:
@@ -39,8 +40,31 @@ class Listener:
         if not self._address.tell(CommitWanted(fact=fact, then=then)):
             then(False)
 
+    def keep(self, fact: ProcessFact, then: Callable[[Handover], None]) -> None:
+        reply = Keeping(then)
+        if not self._address.tell(KeepWanted(fact=fact, reply=reply)):
+            reply.set(NOT_DONE)
+
     def ended(self, result: ToolResult) -> None:
         self._address.tell(ResultSeen(result=result))
+
+
+class Keeping:
+    """The answer to whoever wants to keep a process, from whichever actor has it: told at once, on its thread.
+
+    Not through the call's own actor, which may have ended: a process that waits for an answer must get one.
+    """
+
+    def __init__(self, then: Callable[[Handover], None]) -> None:
+        self._then = then
+
+    def set(self, value: Reply) -> None:
+        if isinstance(value, ShellKept):
+            self._then(Handover(shell_id=value.shell_id))
+        else:
+            assert isinstance(value, Refusal), "nothing else answers this"
+            unclear = value.code is RefusalCode.OUTCOME_UNKNOWN
+            self._then(Handover(refusal=value.message, unclear=unclear))
 
 
 class ToolActor(MakaActor[ToTool]):
@@ -80,6 +104,8 @@ class ToolActor(MakaActor[ToTool]):
                     self._show(stream, self._live.feed(stream, text))
             case CommitWanted():
                 self._ask_commit(message)
+            case KeepWanted(fact=fact, reply=reply):
+                self._ask_to_keep(fact, reply)
             case ResultSeen(result=result):
                 self._end(result)
             case _:
@@ -134,6 +160,13 @@ class ToolActor(MakaActor[ToTool]):
                 self._run.tell(FactWanted(call_id=self._call_id, token=self._token, process_started=started))
             case _:
                 assert_never(message.fact)
+
+    def _ask_to_keep(self, process: ProcessFact, reply: ReplyTo[Reply]) -> None:
+        fact = masked_process(process, self._masks)
+        started = ProcessStarted(call_id=self._call_id, process=fact.process, command=fact.command, background=True)
+        is_over = self._cancelled or self._ended
+        if is_over or not self._run.tell(ShellWanted(started=started, reply=reply)):
+            reply.set(NOT_DONE)
 
     def _want_change(self, fact: FileFact) -> None:
         if self._masks.holds(fact.path):

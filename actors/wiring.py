@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from actors.address import Address
 from actors.base import Log, MakaActor
+from maka.contracts.background_ports import BackgroundShells
 from maka.contracts.ids import IdSource
 from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ProviderSource
@@ -46,6 +47,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     catalog: ToolCatalog
     undo: UndoTool
     processes: Processes
+    background: BackgroundShells
     leftovers: Leftovers
     prompt: Callable[[str], str]
     spawn: Spawn

@@ -28,8 +28,8 @@ from maka.config import Config
 from maka.contracts.limits import DELTA_MERGE_S, PARTIAL_EVERY_S
 from maka.contracts.model_ports import ModelProfile
 from maka.contracts.session_events import Abort, Complete, TextDelta
-from maka.session_manager import Subscription
 from maka.storage.ledger import LmdbLedger
+from maka.subscription import Subscription
 
 PROFILE = "bench"
 SILENCE_S = 120.0

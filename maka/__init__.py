@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from maka.app import Host, open_host, open_reader
     from maka.config import Config, load_config, presets, with_profile
-    from maka.contracts.commands import MessageAccepted, SessionCreated, StopReceipt, UndoReceipt
+    from maka.contracts.commands import BackgroundStopped, MessageAccepted, SessionCreated, StopReceipt, UndoReceipt
     from maka.contracts.content import RunLimits
     from maka.contracts.errors import (
         ExitCode,
@@ -38,10 +38,13 @@ if TYPE_CHECKING:
         ToolResultEvent,
         ToolStart,
     )
-    from maka.session_manager import SessionManager, Subscription, SubscriptionLostError
+    from maka.session_manager import SessionManager
+    from maka.subscription import Subscription, SubscriptionLostError
+    from projections.background import Shell
 
 __all__ = [
     "Abort",
+    "BackgroundStopped",
     "Committed",
     "Complete",
     "Config",
@@ -62,6 +65,7 @@ __all__ = [
     "SessionCreated",
     "SessionEvent",
     "SessionManager",
+    "Shell",
     "StopReceipt",
     "StoreHeldError",
     "StoreOpenError",
@@ -82,7 +86,7 @@ __all__ = [
 _HOMES = {
     "maka.app": "Host open_host open_reader",
     "maka.config": "Config load_config presets with_profile",
-    "maka.contracts.commands": "MessageAccepted SessionCreated StopReceipt UndoReceipt",
+    "maka.contracts.commands": "BackgroundStopped MessageAccepted SessionCreated StopReceipt UndoReceipt",
     "maka.contracts.content": "RunLimits",
     "maka.contracts.errors": (
         "ExitCode FailureClass LedgerError OutcomeUnknownError Refusal RefusalCode RefusedError StoreHeldError "
@@ -93,7 +97,9 @@ _HOMES = {
     "maka.contracts.session_events": (
         "Abort Complete ErrorEvent RunEnded SessionEvent TextComplete TextDelta ToolResultEvent ToolStart"
     ),
-    "maka.session_manager": "SessionManager Subscription SubscriptionLostError",
+    "maka.session_manager": "SessionManager",
+    "maka.subscription": "Subscription SubscriptionLostError",
+    "projections.background": "Shell",
 }
 
 

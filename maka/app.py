@@ -48,12 +48,15 @@ from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root, is_owned, unusable
+from maka.tools.background import BackgroundTable
 from maka.tools.files import FileTurns
 from maka.tools.leftovers import TempFiles
 from maka.tools.policy import Ground
 from maka.tools.put_back import PutBackTool
 from maka.tools.registry import builtin_tools
+from maka.tools.shells import Shells
 from maka.tools.survey import ground_of
+from projections.background import read as read_shells
 
 LEDGER_STOP_TIMEOUT_S = 5.0
 """Beside SHUTDOWN_TIMEOUT_S: the store isn't closed under a commit."""
@@ -204,6 +207,7 @@ def _ports(
     # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
     own_rg = Path(sys.executable).with_name("rg")
     ground = untouchable(config)
+    background = BackgroundTable()
     turns = FileTurns(ground, secrets)
     rg_path = str(own_rg) if own_rg.exists() else which("rg", path=config.child_env.get("PATH"))
     return Ports(
@@ -222,9 +226,11 @@ def _ports(
             ground=ground,
             turns=turns,
             masks=secrets,
+            shells=Shells(table=background, record=partial(read_shells, store), blob=store.blob),
         ),
         undo=PutBackTool(turns, store.blob),
         processes=processes,
+        background=background,
         leftovers=TempFiles(),
         prompt=lambda cwd: system_prompt(
             cwd,

@@ -5,10 +5,10 @@ outcome, never a failure, and the same command id sent again tells. A refusal is
 """
 
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Condition
-from typing import Literal, Self, TypeVar
+from typing import Literal, TypeVar
+
+from msgspec.structs import replace
 
 from actors.address import Address, OneShot
 from actors.messages import (
@@ -18,14 +18,16 @@ from actors.messages import (
     SendMessage,
     SetBoundary,
     StopSession,
+    StopShell,
     ToKernel,
     UndoChanges,
 )
-from actors.messages_ledger import Subscribe, ToFeed, Unsubscribe
+from actors.messages_ledger import Subscribe, ToFeed
 from maka.contracts import commands
 from maka.contracts.boundary import Boundary, Expansion, Profile, Scope
 from maka.contracts.commands import (
     AnswerTaken,
+    BackgroundStopped,
     BoundarySet,
     MessageAccepted,
     Reply,
@@ -36,67 +38,14 @@ from maka.contracts.commands import (
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import CommandId, EventId, IdSource, RunId, SessionId
-from maka.contracts.limits import COMMAND_TIMEOUT_S, PROMPT_CHARS_MAX, SUBSCRIBER_BACKLOG_MAX, UNDO_TIMEOUT_S
+from maka.contracts.limits import COMMAND_TIMEOUT_S, PROMPT_CHARS_MAX, UNDO_TIMEOUT_S
 from maka.contracts.ports import LedgerReader
-from maka.contracts.session_events import SessionEvent
-from projections import boundary, inbox
+from maka.subscription import Subscription
+from projections import background, boundary, inbox
+from projections.background import Shell
 from projections.inbox import PendingWait
 
-R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet, UndoReceipt)
-
-
-class SubscriptionLostError(Exception):
-    """The reader didn't keep up; subscribe again after the last position that was read."""
-
-
-class Subscription:
-    """A session's events, from a position on, then live. `get` for any one thread; `close` for any."""
-
-    def __init__(self, feed: Address[ToFeed]) -> None:
-        self._feed = feed
-        self._events: deque[SessionEvent] = deque()
-        self._changed = Condition()
-        self._closed = False
-        self._lost = False
-
-    def put(self, events: tuple[SessionEvent, ...]) -> bool:
-        """Take events from the feed; False drops the subscription."""
-        with self._changed:
-            if self._closed or self._lost:
-                return False
-            self._lost = len(self._events) + len(events) > SUBSCRIBER_BACKLOG_MAX
-            if not self._lost:
-                self._events.extend(events)
-            self._changed.notify()
-            return not self._lost
-
-    def lost(self) -> None:
-        """End the subscription from the feed's side; what came before can still be read."""
-        with self._changed:
-            self._lost = True
-            self._changed.notify()
-
-    def get(self, timeout_s: float | None = None) -> SessionEvent | None:
-        """Return the next event; None after the timeout or when closed. Raises SubscriptionLostError."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._events or self._closed or self._lost, timeout_s)
-            if self._events:
-                return self._events.popleft()
-            if self._lost:
-                raise SubscriptionLostError("events were lost on their way: subscribe again from the last position")
-            return None
-
-    def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        self._feed.tell(Unsubscribe(sink=self))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet, UndoReceipt, BackgroundStopped)
 
 
 class SessionManager:
@@ -156,10 +105,29 @@ class SessionManager:
         return self._answer(SendMessage(command=command, reply=reply), reply, command.command_id, MessageAccepted)
 
     def stop(self, session_id: str, source: str) -> StopReceipt:
-        """End a session's run, whatever it is doing; returns when its end is durable."""
+        """End a session's run, whatever it is doing; returns when its end is durable.
+
+        Background shells go on: the receipt names them, and `stop_background` ends them.
+        """
         command = commands.Stop(session_id=SessionId(session_id), source=_text(source))
         reply: OneShot[Reply] = OneShot()
-        return self._answer(StopSession(command=command, reply=reply), reply, f"stop {session_id}", StopReceipt)
+        receipt = self._answer(StopSession(command=command, reply=reply), reply, f"stop {session_id}", StopReceipt)
+        live = (shell.shell_id for shell in self.background(session_id) if shell.is_live)
+        return replace(receipt, background=tuple(live))
+
+    def background(self, session_id: str | None = None) -> list[Shell]:
+        """Return a session's background shells, ended ones too; without a session, those of all that live."""
+        if session_id is None:
+            return background.live(self._reader)
+        return background.read_all(self._reader, (SessionId(session_id),))
+
+    def stop_background(self, session_id: str, shell_id: str, by: str = "client") -> BackgroundStopped:
+        """End a background shell with all that it started; returns when its end is durable."""
+        command = commands.StopBackground(session_id=SessionId(session_id), shell_id=_text(shell_id), by=_text(by))
+        reply: OneShot[Reply] = OneShot()
+        return self._answer(
+            StopShell(command=command, reply=reply), reply, f"stop {shell_id} of {session_id}", BackgroundStopped
+        )
 
     def answer(
         self,

@@ -111,6 +111,8 @@ def named_blobs(event: RuntimeEvent) -> tuple[BlobRef, ...]:
     if actions is not None:
         if actions.file_change is not None:
             found.append(actions.file_change.pre_image)
+        if actions.process_ended is not None:
+            found.append(actions.process_ended.output)
         found.extend(artifact.blob for artifact in actions.artifact_delta)
     return tuple(ref for ref in found if ref is not None)
 

@@ -1,14 +1,15 @@
 """Where an invocation stands, and what its next fact does to that.
 
 Laws: a stream begins with its opening and keeps its identity; a terminal comes last and finds nothing open; a message
-is taken once. A fact that breaks one raises `Refused`; a tail never changes in place.
+is taken once; a background process ends once, after its start. A fact that breaks one raises `Refused`; a tail never
+changes in place.
 """
 
 from collections.abc import Callable
 
 from msgspec import Struct
 
-from maka.contracts.actions import ProcessIdentity
+from maka.contracts.actions import Actions, ProcessIdentity
 from maka.contracts.content import FunctionCall, FunctionResponse, InvocationOpened, SessionOpened, Text
 from maka.contracts.errors import RefusalCode
 from maka.contracts.events import Role, RuntimeEvent, Status
@@ -87,6 +88,8 @@ def fold(tail: Tail, event: RuntimeEvent, position: int, size: int, answered: se
     if actions is not None:
         if actions.message_queued is not None or actions.message_retracted is not None:
             refuse(RefusalCode.INVALID_EVENT, event, "messages are queued and retracted in the control stream")
+        if actions.process_ended is not None or (actions.process_started and actions.process_started.background):
+            refuse(RefusalCode.INVALID_EVENT, event, "what outlives a run is a fact of the control stream")
         if actions.tool_dispatch is not None:
             calls = with_dispatch(calls, event, actions.tool_dispatch.call_id)
         if has_wait(actions):
@@ -139,12 +142,24 @@ def _control(tail: Tail, event: RuntimeEvent, position: int, size: int) -> Tail:
             untaken = (*untaken, MessageId(event.id))
         if actions.message_retracted is not None:
             untaken = _without(untaken, actions.message_retracted.message_id, event)
-        if actions.process_started is not None and actions.process_started.background:
-            processes = (*processes, _process_key(actions.process_started.process))
-        if actions.process_ended is not None:
-            ended = _process_key(actions.process_ended.process)
-            processes = tuple(live for live in processes if live != ended)
+        processes = _processes(processes, event, actions)
     return _control_tail(tail, tail.seq + 1, position, tail.bytes + size, position, untaken, processes)
+
+
+def _processes(live: tuple[str, ...], event: RuntimeEvent, actions: Actions) -> tuple[str, ...]:
+    if (started := actions.process_started) is not None:
+        key = _process_key(started.process)
+        if not started.background:
+            refuse(RefusalCode.INVALID_EVENT, event, "a process of a run's own belongs to that run")
+        if key in live:
+            refuse(RefusalCode.PAIRING_VIOLATION, event, f"process {started.process.pid} was started already")
+        live = (*live, key)
+    if (ended := actions.process_ended) is not None:
+        key = _process_key(ended.process)
+        if key not in live:
+            refuse(RefusalCode.PAIRING_VIOLATION, event, f"process {ended.process.pid} isn't live: ended or unknown")
+        live = tuple(other for other in live if other != key)
+    return live
 
 
 def _without(untaken: tuple[MessageId, ...], message_id: MessageId, event: RuntimeEvent) -> tuple[MessageId, ...]:

@@ -9,15 +9,17 @@ from typing import Literal
 
 from msgspec import Struct
 
-from maka.contracts.actions import Recovery
+from maka.contracts.actions import Actions, ProcessEnded, Recovery
 from maka.contracts.content import Error
 from maka.contracts.errors import FailureClass, FoldError
-from maka.contracts.events import Committed, RuntimeEvent, Status
+from maka.contracts.events import Author, Committed, ModelVisibility, Role, RuntimeEvent, Status
 from maka.contracts.ids import EventId, IdSource
 from maka.contracts.ports import Partial
+from projections import background
 from projections.run_state import Phase, RunState, project
 from projections.settlement import Ending, Unfinished, settle
 
+ORPHANS_ENDED = "orphans_ended"
 Reason = Literal["app_restarted", "actor_crashed"]
 
 _MESSAGES = {
@@ -47,8 +49,11 @@ def verdict(
 ) -> Verdict:
     """Decide how one run, given whole and in order, is closed after its owner died.
 
-    `waits_keep` leaves a run parked that waits for nothing but a person. Raises FoldError on a broken log.
+    Of a control stream only the background processes are: what is left of them is killed before this. `waits_keep`
+    leaves a run parked that waits for nothing but a person. Raises FoldError on a broken log.
     """
+    if events and events[0].event.run_id is None:
+        return _orphans(events, ids, now_ms)
     state = project(events)
     if state is None:
         raise FoldError("a run without facts can't be closed")
@@ -75,6 +80,29 @@ def verdict(
         now_ms=now_ms,
     )
     return Verdict(name=name, events=settled.events, blobs=settled.blobs)
+
+
+def _orphans(events: Sequence[Committed], ids: IdSource, now_ms: int) -> Verdict:
+    state, first = background.project(events), events[0].event
+    assert state is not None, "there are facts"
+    ends = tuple(
+        RuntimeEvent(
+            id=EventId(ids()),
+            session_id=first.session_id,
+            invocation_id=first.invocation_id,
+            ts=now_ms,
+            role=Role.SYSTEM,
+            author=Author.HOST,
+            model_visibility=ModelVisibility.HIDDEN,
+            actions=Actions(
+                process_ended=ProcessEnded(
+                    call_id=shell.call_id, process=shell.process, how="orphaned", shell_id=shell.shell_id
+                )
+            ),
+        )
+        for shell in state.live.values()
+    )
+    return Verdict(name=ORPHANS_ENDED, events=ends)
 
 
 def _choose(state: RunState, reason: FailureClass) -> tuple[str, FailureClass]:

@@ -12,7 +12,8 @@ from maka.contracts.content import FunctionCall, FunctionResponse
 from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed, is_terminal
 from maka.contracts.ids import CallId, InvocationId, MessageId, SessionId
-from projections import session_index
+from projections import background, session_index
+from projections.background import Background, Shell
 from projections.chunks import Chunks
 from projections.log_order import LogOrder, advance
 from projections.session_index import Header
@@ -29,13 +30,17 @@ class WaitingMessage(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SessionView(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A session as of `position`: its header, its turns in the order of opening, the messages that wait."""
+    """A session as of `position`: its header, its turns in the order of opening, the messages that wait.
+
+    `background` are its shells that outlive runs, ended ones too, in the order of their starts.
+    """
 
     session_id: SessionId
     position: int
     header: Header
     turns: tuple[TurnView, ...]
     queue: tuple[WaitingMessage, ...]
+    background: tuple[Shell, ...] = ()
 
 
 class OpenTurn(Struct, frozen=True, gc=False, kw_only=True):
@@ -57,6 +62,7 @@ class ViewState(Struct, frozen=True, gc=False, kw_only=True):
     turns: Chunks[TurnView] = Chunks()
     open: Mapping[InvocationId, OpenTurn] = {}
     queue: Queue = ()
+    background: Background = Background()
 
 
 def project(items: Iterable[Committed], state: ViewState | None = None) -> ViewState | None:
@@ -72,7 +78,7 @@ def fold(state: ViewState | None, item: Committed) -> ViewState:
     order = advance(state.order if state is not None else None, item)
     header = session_index.fold(state.header if state is not None else None, item)
     if state is None:
-        return ViewState(order=order, header=header)
+        return ViewState(order=order, header=header, background=background.fold(None, item))
     queue = state.queue if header.untaken is state.header.untaken else _queued(state.queue, header, item)
     turns, live = state.turns, state.open
     if event.run_id is not None and not event.partial:
@@ -82,7 +88,8 @@ def fold(state: ViewState | None, item: Committed) -> ViewState:
             turns = turns.append(_finished(turn, item))
         else:
             live = {**live, event.invocation_id: turn}
-    return ViewState(order=order, header=header, turns=turns, open=live, queue=queue)
+    shells = state.background if event.run_id is not None else background.fold(state.background, item)
+    return ViewState(order=order, header=header, turns=turns, open=live, queue=queue, background=shells)
 
 
 def _finished(turn: OpenTurn, item: Committed) -> TurnView:
@@ -121,6 +128,7 @@ def view(state: ViewState) -> SessionView:
         header=state.header,
         turns=tuple(turns),
         queue=state.queue,
+        background=tuple(background.shells(state.background)),
     )
 
 

@@ -37,6 +37,7 @@ from maka.contracts.session_events import (
     UserQuestionAnswerAck,
     UserQuestionAsked,
 )
+from projections.background import how_it_ended
 from projections.boundary import expansion_words
 from projections.run_state import terminal_fact
 
@@ -124,8 +125,18 @@ def _action_events(event: RuntimeEvent, actions: Actions) -> Iterator[SessionEve
             total=usage.total,
         )
     yield from _asking(event, actions)
+    yield from _background(common, actions)
     if actions.boundary_changed is not None:
         yield Notice(**common, note="boundary_changed", text=_boundary_words(actions.boundary_changed))
+
+
+def _background(common: _Common, actions: Actions) -> Iterator[SessionEvent]:
+    if (started := actions.process_started) is not None and started.background:
+        text = f"{started.shell_id} runs in the background (pid {started.process.pid}): {started.command}"
+        yield Notice(**common, note="background_started", text=text)
+    if (ended := actions.process_ended) is not None:
+        words = how_it_ended(ended.how, exit_code=ended.exit_code, by=ended.by)
+        yield Notice(**common, note="background_ended", text=f"{ended.shell_id} in the background: {words}")
 
 
 def _asking(event: RuntimeEvent, actions: Actions) -> Iterator[SessionEvent]:

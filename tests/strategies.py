@@ -9,7 +9,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from maka.contracts.actions import Actions, BoundaryChanged, FileSeen, SessionChanged
+from maka.contracts.actions import (
+    Actions,
+    BoundaryChanged,
+    FileSeen,
+    ProcessEnded,
+    ProcessIdentity,
+    ProcessStarted,
+    SessionChanged,
+)
 from maka.contracts.content import Error, Outcome, Route, SystemNote
 from maka.contracts.events import Committed, Status
 from maka.contracts.ids import CallId, MessageId
@@ -36,6 +44,12 @@ outcomes = st.sampled_from([Outcome.OK, Outcome.ERROR, Outcome.TIMEOUT])
 results = st.one_of(texts, st.just(""), st.just("line\n" * 1_000))
 
 
+def started(number: int) -> ProcessStarted:
+    process = ProcessIdentity(pid=number, group=number, start_ticks=1, boot_id="b")
+    call_id = CallId(f"0198c0de-0000-7000-9000-{number:012}")
+    return ProcessStarted(call_id=call_id, process=process, command="serve", background=True)
+
+
 class _Session:
     """Draws one log."""
 
@@ -44,17 +58,28 @@ class _Session:
         self.log = SessionLog(title=draw(st.none() | st.just("a title")))
         self.log.tick_ms = draw(st.sampled_from([1, 1, -50]))
         self.queued: list[MessageId] = []
+        self.shells = 0
+        self.live: list[ProcessStarted] = []
 
     def maybe(self, percent: int = 50) -> bool:
         return self.draw(st.integers(0, 99)) < percent
 
     def control(self) -> None:
         """Add a fact of the control stream, which may stand anywhere."""
-        match self.draw(st.integers(0, 4)):
+        match self.draw(st.integers(0, 6)):
             case 0 | 1:
                 self.queued.append(self.log.queue(self.draw(texts)))
             case 2 if self.queued:
                 self.log.retract(self.queued.pop(self.draw(st.integers(0, len(self.queued) - 1))))
+            case 4:
+                self.shells += 1
+                self.live.append(started(self.shells))
+                self.log.control(actions=Actions(process_started=self.live[-1]))
+            case 5 if self.live:
+                shell = self.live.pop(self.draw(st.integers(0, len(self.live) - 1)))
+                how = self.draw(st.sampled_from(["exited", "stopped", "orphaned"]))
+                ended = ProcessEnded(call_id=shell.call_id, process=shell.process, how=how)
+                self.log.control(actions=Actions(process_ended=ended))
             case 3:
                 self.log.control(actions=Actions(session_changed=SessionChanged(title=self.draw(texts))))
             case _:

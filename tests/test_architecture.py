@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("maka.tool_environment",),
     ("projections", "maka.config"),
     ("actors", "maka.storage", "maka.edges", "maka.tools"),
+    ("maka.subscription",),
     ("maka.session_manager",),
     ("maka.host",),
     ("maka.app",),

@@ -168,6 +168,7 @@ def perform_answer(config: "Config", wait: "PendingWait", given: "Given", look: 
     from maka.cli.followed import Target, follow_run
     from maka.cli.interrupts import Interrupts
     from maka.cli.names import find_session, read_headers
+    from maka.cli.ps import note_of_ends
     from maka.contracts.commands import MessageAccepted
 
     with Interrupts() as interrupts, open_host(config) as host:
@@ -195,7 +196,9 @@ def perform_answer(config: "Config", wait: "PendingWait", given: "Given", look: 
             return MessageAccepted(session_id=taken.session_id, position=taken.position, run_id=taken.run_id)
 
         done = follow_run(host, config, look, target, interrupts, begin)
-        return done.code if done.position is None else _go_on(host, config, look, target, interrupts, done)
+        code = done.code if done.position is None else _go_on(host, config, look, target, interrupts, done)
+        note_of_ends(host.reader, quiet=look.quiet)
+        return code
 
 
 def _go_on(

@@ -54,7 +54,8 @@ def command_lines(commands: CommandChanges) -> list[str]:
         lines.append(f"{counted(commands.more, 'further file')} changed while a command ran, not listed, not undoable")
     if commands.unlooked:
         lines.append(
-            f"of {counted(commands.unlooked, 'command')} nobody looked what changed: too many files, or too slow"
+            f"of {counted(commands.unlooked, 'command')} nobody looked what changed: too many files, too slow, "
+            "or in the background"
         )
     return lines
 

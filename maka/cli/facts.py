@@ -10,7 +10,7 @@ from maka.cli.asking import answers_line, by, decided
 from maka.cli.output import one_line
 from maka.cli.revealed import brief, revealed
 from maka.cli.words import short_id
-from maka.contracts.actions import Actions, StateDelta, WorkspaceChanged
+from maka.contracts.actions import Actions, ProcessEnded, StateDelta, WorkspaceChanged
 from maka.contracts.content import (
     Content,
     Error,
@@ -100,9 +100,10 @@ def _actions(actions: Actions) -> Iterator[str]:
     if (dispatch := actions.tool_dispatch) is not None:
         yield f"dispatches {dispatch.name} ({short_id(dispatch.call_id)})"
     if (started := actions.process_started) is not None:
-        yield f"process {started.process.pid} of {brief(started.command, TEXT_CHARS_MAX)}"
+        name = f" in the background as {started.shell_id}" if started.background else ""
+        yield f"process {started.process.pid}{name} of {brief(started.command, TEXT_CHARS_MAX)}"
     if (ended := actions.process_ended) is not None:
-        yield f"process {ended.process.pid} {ended.how}"
+        yield _ended(ended)
     if (change := actions.file_change) is not None:
         verb = "creates" if change.before_sha256 is None else "removes" if change.after_sha256 is None else "changes"
         yield f"{verb} {revealed(change.path)}" + (
@@ -114,6 +115,13 @@ def _actions(actions: Actions) -> Iterator[str]:
         yield from _boundary(actions.state_delta)
         yield _state(actions.state_delta)
     yield from _session_actions(actions)
+
+
+def _ended(ended: ProcessEnded) -> str:
+    code = "" if ended.exit_code is None else f", exit code {ended.exit_code}"
+    by = "" if ended.by is None else f" by {revealed(ended.by)}"
+    output = "" if ended.output is None else f", {ended.output.size_bytes:,} bytes of output kept"
+    return f"process {ended.process.pid} ({ended.shell_id}) {ended.how}{by}{code}{output}"
 
 
 def _workspace(found: WorkspaceChanged) -> str:

@@ -21,7 +21,7 @@ from maka.contracts.session_events import (
     SessionEvent,
     UserQuestionAsked,
 )
-from maka.session_manager import SubscriptionLostError
+from maka.subscription import SubscriptionLostError
 from projections import run_record
 from projections.inbox import PendingWait
 

@@ -126,6 +126,7 @@ def perform(
     from maka.app import open_host
     from maka.cli.interrupts import Interrupts
     from maka.cli.output import note
+    from maka.cli.ps import note_of_ends
     from maka.cli.words import counted
 
     with Interrupts() as interrupts, open_host(config) as host:
@@ -136,7 +137,9 @@ def perform(
         target = _target(host, options, real_cwd)
         interrupts.arm(lambda source: host.manager.stop(target.session_id, source), host.abandon)
         _widen(host, options, target, allowed)
-        return _follow(host, config, profile, options, target, text, interrupts)
+        code = _follow(host, config, profile, options, target, text, interrupts)
+        note_of_ends(host.reader, quiet=options.quiet)
+        return code
 
 
 def _widen(host: "Host", options: RunOptions, target: "Target", allowed: "Expansion | None") -> None:

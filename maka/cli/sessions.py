@@ -8,6 +8,8 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="One session per line.")
 def sessions(with_archived: bool, as_json: bool) -> None:
     """List the sessions, the newest last."""
+    from collections import Counter
+
     import msgspec
 
     from maka.app import is_running, open_reader
@@ -18,13 +20,17 @@ def sessions(with_archived: bool, as_json: bool) -> None:
     from maka.cli.words import INTERRUPTED, honest_status, moment, verdict
     from maka.config import load_config
     from maka.contracts.boundary import Profile
+    from projections import background
 
     config = load_config()
-    headers, owned = read_headers(open_reader(config)), is_running(config)
+    reader, owned = open_reader(config), is_running(config)
+    headers, shells = read_headers(reader), Counter(shell.session_id for shell in background.live(reader))
     shown = [header for header in headers if with_archived or not header.archived]
     if as_json:
         for header in shown:
-            write_json({**msgspec.to_builtins(header), "status": honest_status(header.status, owned=owned)})
+            status = honest_status(header.status, owned=owned)
+            background_now = shells[header.session_id]
+            write_json({**msgspec.to_builtins(header), "status": status, "background": background_now})
         return
     if not shown:
         note('There is no session yet: maka run "what to do" makes one.')
@@ -32,7 +38,8 @@ def sessions(with_archived: bool, as_json: bool) -> None:
     rows = [
         (
             f"#{header.number}",
-            "archived" if header.archived else honest_status(header.status, owned=owned),
+            ("archived" if header.archived else honest_status(header.status, owned=owned))
+            + (f" +{shells[header.session_id]} in background" if shells[header.session_id] else ""),
             "BYPASS" if header.boundary == Profile.BYPASS else header.boundary,
             verdict(header.last_status or "-", header.last_failure_class, header.last_abort_source),
             str(header.run_count),

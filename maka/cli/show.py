@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from maka.contracts.ports import LedgerReader
+    from projections.background import Shell
     from projections.session_view import SessionView
     from projections.turn_view import Asking, ToolActivity, TurnView
 
@@ -72,6 +73,21 @@ class Page:
             self._turn(turn)
         for message in self._view.queue:
             self._line(f"\nwaits › {message.text}", "yellow")
+        for shell in self._view.background:
+            self._shell(shell)
+
+    def _shell(self, shell: "Shell") -> None:
+        from maka.cli.revealed import brief
+        from projections.background import status_words
+
+        how = status_words(shell) if self._owned or not shell.is_live else "orphaned; see maka ps"
+        self._line(
+            f"\nbackground {shell.shell_id} {brief(shell.command, 200)} · pid {shell.process.pid} · {how}", "cyan"
+        )
+        if self._full and shell.output is not None:
+            output = self._reader.blob(shell.output.sha256) or b"(the output isn't stored)"
+            for text in output.decode("utf-8", "replace").splitlines():
+                self._line(f"  │ {text}", "dim")
 
     def _turn(self, turn: "TurnView") -> None:
         from maka.cli import words

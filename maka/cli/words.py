@@ -123,9 +123,17 @@ def boundary_warning(profile: str) -> str:
 def receipt_lines(receipt: StopReceipt) -> Sequence[str]:
     """Return what a stop did, one line for the run and one for each call that was open."""
     if receipt.run_id is None:
-        return ("Nothing was running.",)
+        return ("Nothing was running.", *_going_on(receipt.background))
     head = f"Stopped run {receipt.run_id} ({receipt.abort_source or receipt.status}), which was {receipt.was}."
-    return (head, *(f"  {call.name}: {call.outcome}" for call in receipt.calls))
+    calls = (f"  {call.name}: {call.outcome}" for call in receipt.calls)
+    return (head, *calls, *_going_on(receipt.background))
+
+
+def _going_on(shells: Sequence[str]) -> Sequence[str]:
+    if not shells:
+        return ()
+    names = ", ".join(shells)
+    return (f"  In the background go on: {names}. stop_background ends one, leaving Maka ends all; see maka ps.",)
 
 
 def honest_status(status: str, *, owned: bool) -> str:

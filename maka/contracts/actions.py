@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from maka.contracts.boundary import Expansion
 from maka.contracts.content import BlobRef, RunLimits
-from maka.contracts.ids import CallId, EventId, MessageId
+from maka.contracts.ids import CallId, EventId, MessageId, RunId
 from maka.contracts.shape import Shape
 
 
@@ -124,21 +124,37 @@ class ProcessIdentity(Shape, frozen=True, kw_only=True):
 
 
 class ProcessStarted(Shape, frozen=True, kw_only=True):
-    """A process of a tool call that waits behind its gate until this fact is durable."""
+    """A process of a tool call that waits behind its gate until this fact is durable.
+
+    One in the `background` outlives its run, which `run_id` names, and so its fact is in the control stream;
+    `shell_id` is what people and models call it, unique in its session.
+    """
 
     call_id: CallId
     process: ProcessIdentity
     command: str
     background: bool = False
+    shell_id: str | None = None
+    run_id: RunId | None = None
 
 
 class ProcessEnded(Shape, frozen=True, kw_only=True):
-    """A background process ended, or was found dead or killed."""
+    """A background process ended. `how` is exited, killed (by a signal of nobody here), timeout, limit, stopped (`by`
+    whom), not_started, unknown, or orphaned: its owner died.
+
+    `output` is what is kept of what it printed; `note` says which limit it met, what was put right after it, or what
+    was probably denied to it.
+    """
 
     call_id: CallId
     process: ProcessIdentity
     how: str
     exit_code: int | None = None
+    shell_id: str | None = None
+    by: str | None = None
+    output: BlobRef | None = None
+    note: str | None = None
+    survivors: tuple[int, ...] = ()
 
 
 class FileChange(Shape, frozen=True, kw_only=True):

@@ -69,7 +69,10 @@ class StoppedCall(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StopReceipt(Struct, frozen=True, kw_only=True, tag_field="type", tag="stop_receipt", rename="camel"):
-    """What a stop did. Concurrent stops get the same receipt; `run_id` is None when nothing was running."""
+    """What a stop did. Concurrent stops get the same receipt; `run_id` is None when nothing was running.
+
+    `background` are the session's background shells, which a stop of a run leaves alone.
+    """
 
     session_id: SessionId
     run_id: RunId | None = None
@@ -78,6 +81,34 @@ class StopReceipt(Struct, frozen=True, kw_only=True, tag_field="type", tag="stop
     was: str = "idle"
     calls: tuple[StoppedCall, ...] = ()
     position: int | None = None
+    background: tuple[str, ...] = ()
+
+
+class ShellKept(Struct, frozen=True, kw_only=True):
+    """The start of a background shell is durable, and this is its name."""
+
+    session_id: SessionId
+    shell_id: str
+    position: int
+
+
+class StopBackground(Struct, frozen=True, kw_only=True):
+    """End a background shell of a session. `by` says which button or client."""
+
+    session_id: SessionId
+    shell_id: str
+    by: str
+
+
+class BackgroundStopped(Struct, frozen=True, kw_only=True, tag_field="type", tag="background_stopped", rename="camel"):
+    """How a background shell ended, by this stop or before it: the words of its `process_ended` fact."""
+
+    session_id: SessionId
+    shell_id: str
+    status: str
+    exit_code: int | None = None
+    by: str | None = None
+    survivors: tuple[int, ...] = ()
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -178,4 +209,14 @@ class BoundarySet(Struct, frozen=True, kw_only=True, tag_field="type", tag="boun
     position: int
 
 
-Reply = SessionCreated | MessageAccepted | StopReceipt | AnswerTaken | BoundarySet | UndoReceipt | Refusal
+Reply = (
+    SessionCreated
+    | MessageAccepted
+    | StopReceipt
+    | AnswerTaken
+    | BoundarySet
+    | UndoReceipt
+    | ShellKept
+    | BackgroundStopped
+    | Refusal
+)

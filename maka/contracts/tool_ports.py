@@ -77,6 +77,18 @@ class ProcessFact(Struct, frozen=True, kw_only=True):
 ToolFact = FileFact | ProcessFact
 
 
+class Handover(Struct, frozen=True, kw_only=True):
+    """What became of the wish that a process outlives its run.
+
+    With a `shell_id` its fact is durable. Else `refusal` says why it must not begin; where it is `unclear` whether
+    there is a fact, the process must not begin either, and its end has to be told all the same.
+    """
+
+    shell_id: str | None = None
+    refusal: str = ""
+    unclear: bool = False
+
+
 class BoundaryNeed(Struct, frozen=True, kw_only=True):
     """What a call would have needed: an expansion that can be asked for, or None where only a bypass would do."""
 
@@ -110,6 +122,12 @@ class ToolListener(Protocol):
 
     def commit(self, fact: ToolFact, then: Callable[[bool], None]) -> None:
         """Make a fact durable, then call `then(True)`; `then(False)` means that the effect must not happen."""
+        ...
+
+    def keep(self, fact: ProcessFact, then: Callable[[Handover], None]) -> None:
+        """Make the fact of a background process durable in its session, then call `then`, once or, if it was
+        unclear at first, twice. Any thread.
+        """
         ...
 
     def ended(self, result: ToolResult) -> None: ...
@@ -160,7 +178,7 @@ class ProcessSpec(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
-    timeout_s: float
+    timeout_s: float | None
 
 
 class ProcessEnd(Struct, frozen=True, kw_only=True):

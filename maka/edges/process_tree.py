@@ -152,6 +152,14 @@ def related(leader: ProcessIdentity, pipes: Sequence[int] = ()) -> list[Stat]:
     return Table().related(leader, pipes)
 
 
+def which_live(recorded: Sequence[ProcessIdentity]) -> list[bool]:
+    """Say of recorded processes whether anything of them lives: they themselves, or what they have brought about."""
+    if not recorded:
+        return []
+    boot, table = boot_id(), Table()
+    return [bool(boot and each.boot_id == boot and table.related(each)) for each in recorded]
+
+
 def _writes_to(pid: int, pipes: Sequence[int]) -> bool:
     names = {f"pipe:[{inode}]" for inode in pipes}
     try:

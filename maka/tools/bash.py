@@ -5,16 +5,19 @@ Laws:
   session whose profile is bypass runs it as it is.
 - Standard input is closed, the environment is exactly the one given, the working directory is the workspace. What the
   command leaves running in its group, its session, or at its output pipe is ended with it: nothing of a foreground call
-  outlives it.
+  outlives it. One that runs in the background is handed over to the table of background shells.
 """
 
 import signal
 from collections.abc import Callable, Mapping
+from functools import partial
+
+from msgspec.structs import replace
 
 from maka.contracts.actions import RecoveryMode
-from maka.contracts.boundary import Profile
+from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.content import Outcome
-from maka.contracts.limits import BASH_TIMEOUT_MAX_S, BASH_TIMEOUT_S
+from maka.contracts.limits import BACKGROUND_TIMEOUT_MAX_S, BASH_TIMEOUT_MAX_S, BASH_TIMEOUT_S
 from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import (
@@ -28,6 +31,8 @@ from maka.contracts.tool_ports import (
     ToolListener,
     ToolResult,
 )
+from maka.tools.background import BackgroundTable
+from maka.tools.background_shell import Order
 from maka.tools.boundary import boundary_of, refusal_text
 from maka.tools.bounds import likely_words, met_words
 from maka.tools.inside import Inside
@@ -40,7 +45,9 @@ SPEC = ToolSpec(
     name="Bash",
     description=(
         "Run a shell command in the workspace and return its output (stdout and stderr together) and exit code. Input "
-        "is closed: nothing can be typed. Background processes are ended when the command ends. Long output keeps its "
+        "is closed: nothing can be typed. What the command leaves running is ended when it ends; for a server or a "
+        "long job set run_in_background: the call then returns at once with an id for check_background and "
+        "stop_background; other calls reach such a server only if the network is granted. Long output keeps its "
         "beginning and end. It runs in a sandbox: the workspace is writable, the rest read-only, there is no network, "
         "and /tmp is empty at each call. Prefer Read, Edit, Glob and Grep for what they do."
     ),
@@ -51,8 +58,15 @@ SPEC = ToolSpec(
             "timeout_ms": {
                 "type": "integer",
                 "minimum": 1,
-                "maximum": int(BASH_TIMEOUT_MAX_S * 1000),
-                "description": f"Time limit in ms; {int(BASH_TIMEOUT_S * 1000)} if not given.",
+                "maximum": int(BACKGROUND_TIMEOUT_MAX_S * 1000),
+                "description": (
+                    f"Time limit in ms; {int(BASH_TIMEOUT_S * 1000)} if not given, at most "
+                    f"{int(BASH_TIMEOUT_MAX_S * 1000)}. In the background none if not given, and more is allowed."
+                ),
+            },
+            "run_in_background": {
+                "type": "boolean",
+                "description": "Let it go on after this call and this run, until it ends or is stopped.",
             },
         },
         "required": ["command"],
@@ -75,6 +89,7 @@ class BashTool:
         child_env: Mapping[str, str],
         sandbox: Sandbox,
         ground: Ground,
+        table: BackgroundTable,
         masks: Masks = NO_MASKS,
     ) -> None:
         self._processes = processes
@@ -82,16 +97,23 @@ class BashTool:
         self._child_env = dict(child_env)
         self._sandbox = sandbox
         self._ground = ground
+        self._table = table
         self._masks = masks
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Look at the workspace, spawn and return; everything else happens on the I/O thread."""
-        command = str(call.args["command"])
+        command, timeout_ms = str(call.args["command"]), call.args.get("timeout_ms")
+        in_background = bool(call.args.get("run_in_background"))
         if "\0" in command:
             listener.ended(error("the command holds a NUL byte, which no process can be given: remove it"))
             return no_effect
-        timeout_s = min(int(call.args.get("timeout_ms", BASH_TIMEOUT_S * 1000)) / 1000, BASH_TIMEOUT_MAX_S)
+        if not in_background and timeout_ms is not None and timeout_ms > BASH_TIMEOUT_MAX_S * 1000:
+            most = f"{int(BASH_TIMEOUT_MAX_S * 1000)}"
+            listener.ended(error(f"timeout_ms is at most {most}: for more, set run_in_background; nothing was run"))
+            return no_effect
         boundary = boundary_of(env)
+        if in_background:
+            boundary = _lasting(boundary)
         argv: tuple[str, ...] = (self._shell, "-c", command)
         inside: Inside | None = None
         if boundary.profile is not Profile.BYPASS:
@@ -106,6 +128,27 @@ class BashTool:
                     error(f"path_changed: the workspace changed while it was looked at ({problem}): try again")
                 )
                 return no_effect
+        timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        if in_background:
+            spec = ProcessSpec(argv=argv, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
+            settle = partial(_settle, inside, self._masks)
+            look = inside.look if inside is not None and inside.must_look else None
+            order = Order(
+                call_id=call.call_id,
+                session_id=env.session_id,
+                command=command,
+                settle=settle,
+                look=look,
+                masks=self._masks,
+            )
+            return self._table.start(order, listener, self._processes, spec)
+        timeout_s = BASH_TIMEOUT_S if timeout_s is None else timeout_s
+        spec = ProcessSpec(argv=argv, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
+        return self._run(command, spec, inside, timeout_s, listener)
+
+    def _run(
+        self, command: str, spec: ProcessSpec, inside: Inside | None, timeout_s: float, listener: ToolListener
+    ) -> Callable[[], None]:
         output = CommandOutput(listener.output, self._masks)
 
         def finish(end: ProcessEnd) -> ToolResult:
@@ -113,8 +156,21 @@ class BashTool:
             result = _result(output, end, timeout_s, inside is not None)
             return result if inside is None else inside.settled(result)
 
-        spec = ProcessSpec(argv=argv, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
         return SpawnedCall(listener, command, output.take, finish).start(self._processes, spec)
+
+
+def _lasting(boundary: Boundary) -> Boundary:
+    """Return a boundary without what was granted for one run: the process outlives it."""
+    return replace(boundary, grants=tuple(grant for grant in boundary.grants if grant.scope != "once"))
+
+
+def _settle(inside: Inside | None, masks: Masks, end: ProcessEnd, text: str) -> str | None:
+    """Put right what a background command left, and return what to say about its end."""
+    failed = end.cause == "exited" and (end.signal is not None or bool(end.exit_code))
+    words = [met_words(end.limit) if end.limit is not None else likely_words(text, end) if failed else ""]
+    if inside is not None and (found := inside.verdict(text, failed=failed)) is not None:
+        words.append(refusal_text(*found))
+    return masks("; ".join(filter(None, words))) or None
 
 
 def _no_sandbox(missing: str) -> ToolResult:

@@ -8,7 +8,7 @@ stay if nothing in it would make git run anything.
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 ASIDE = ".maka-aside"
@@ -28,9 +28,22 @@ class Guard:
     def __init__(self, paths: Sequence[str]) -> None:
         self._before = {path: _state(path) for path in paths}
 
-    def put_right(self) -> tuple[str, ...]:
-        """Move aside what has changed; return the paths. The command and all its children must have ended."""
-        return tuple(path for path, before in self._before.items() if _put_right(path, before))
+    @property
+    def is_empty(self) -> bool:
+        """Say whether there is nothing to watch."""
+        return not self._before
+
+    def changed(self) -> frozenset[str]:
+        """Return what has changed and would be moved aside, as it looks at this moment."""
+        return frozenset(path for path, before in self._before.items() if _has_changed(path, before))
+
+    def put_right(self, paths: Collection[str] | None = None) -> tuple[str, ...]:
+        """Move aside what has changed, of some paths or of all; return the paths.
+
+        The command and all its children must have ended, or what they are just making may be taken from them.
+        """
+        given = self._before if paths is None else paths
+        return tuple(path for path in given if _put_right(path, self._before[path]))
 
 
 def _state(path: str) -> str | None:
@@ -48,6 +61,14 @@ def _put_right(path: str, before: str | None) -> bool:
         with suppress(OSError):  # another command changes the same name at this moment
             return _put_right_once(path, before)
     return True
+
+
+def _has_changed(path: str, before: str | None) -> bool:
+    try:
+        new_repository = before is None and os.path.basename(path) == ".git"
+        return _state(path) != before and not (new_repository and _is_harmless(path))
+    except OSError:  # it changes at this moment
+        return True
 
 
 def _put_right_once(path: str, before: str | None) -> bool:

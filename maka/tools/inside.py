@@ -18,13 +18,29 @@ _NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
 
 
 class Inside:
-    """A command's time in the sandbox. Made before it starts; `settled` is called once, when all of it has ended."""
+    """A command's time in the sandbox. Made before it starts; `settled` is called once, when all of it has ended.
+
+    While one runs for long, `look` is called from time to time, from one thread at a time.
+    """
 
     def __init__(self, boundary: Boundary, ground: Ground) -> None:
         self._boundary = boundary
         self._ground = ground
         self._guard = Guard(self._watched() if boundary.profile is Profile.ASK else ())
         self._network = False
+        self._suspects: frozenset[str] = frozenset()
+        self._moved: set[str] = set()
+
+    @property
+    def must_look(self) -> bool:
+        """Say whether there are protected names that the sandbox can't hold."""
+        return not self._guard.is_empty
+
+    def look(self) -> None:
+        """Put right what has changed for longer than since the last look: a tool is then done with making it."""
+        changed = self._guard.changed()
+        self._moved.update(self._guard.put_right(changed & self._suspects))
+        self._suspects = changed
 
     def _watched(self) -> tuple[str, ...]:
         return tuple(path for path in watched(self._boundary) if not covers(self._boundary, path, "write"))
@@ -39,33 +55,34 @@ class Inside:
 
     def settled(self, result: ToolResult) -> ToolResult:
         """Put right what the sandbox couldn't hold, and say what it probably denied."""
-        if moved := self._guard.put_right():
+        found = self.verdict(result.text, failed=result.outcome is Outcome.ERROR)
+        if found is None:
+            return result
+        text = with_footer(result.text, refusal_text(*found))
+        return replace(result, outcome=Outcome.ERROR, text=text, need=found[0])
+
+    def verdict(self, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
+        """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
+        if moved := sorted(self._moved.union(self._guard.put_right())):
             need = BoundaryNeed(expansion=needed(moved[0], "write"), reason="it takes effect later outside the sandbox")
-            what = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {', '.join(moved)}."
-            return self._refused(result, need, what)
-        if result.outcome is not Outcome.ERROR or result.text.startswith(_NOT_SET_UP):
-            return result
-        expansion = likely(result.text, self._boundary.workspace, _kind, self._allowed)
+            return need, f"These were changed by the command and were moved aside (to *{ASIDE}-N): {', '.join(moved)}."
+        if not failed or text.startswith(_NOT_SET_UP):
+            return None
+        expansion = likely(text, self._boundary.workspace, _kind, self._allowed)
         if expansion is None or (expansion.network and self._network):
-            return result
+            return None
         for entry in expansion.filesystem:
             if any(entry.path == own or entry.path.startswith(own + "/") for own in self._ground.own):
                 expansion = None
                 break
         need = BoundaryNeed(expansion=expansion, reason="likely, as the command's output reads")
-        return self._refused(result, need, "The sandbox has probably denied something.")
+        return need, "The sandbox has probably denied something."
 
     def _allowed(self, path: str) -> bool:
         try:
             return covers(self._boundary, os.path.realpath(path), "write", self._ground)
         except OSError:  # it changes at this moment, so it is inside of what is writable
             return True
-
-    @staticmethod
-    def _refused(result: ToolResult, need: BoundaryNeed, what: str) -> ToolResult:
-        return replace(
-            result, outcome=Outcome.ERROR, text=with_footer(result.text, refusal_text(need, what)), need=need
-        )
 
 
 def _kind(path: str) -> Kind:

@@ -98,13 +98,13 @@ class SafeText:
 class CommandOutput:
     """Both streams of a command, kept in the order of arrival as a terminal shows them. On the I/O thread."""
 
-    def __init__(self, show: Callable[[str, str], None], masks: Masks = NO_MASKS) -> None:
+    def __init__(self, show: Callable[[str, str], None], masks: Masks = NO_MASKS, half: int = HALF) -> None:
         self._show = show
         self._masks = masks
         # A secret that was printed half to one stream and half to the other is whole only where both are kept.
         self._both = masks.stream()
         self._streams: dict[str, SafeText] = {}
-        self.kept = Kept()
+        self.kept = Kept(half)
 
     def take(self, stream: str, data: bytes, final: bool = False) -> None:
         """Take the next bytes of a stream."""

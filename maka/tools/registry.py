@@ -8,7 +8,9 @@ from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import Processes, Sandbox, Tool
 from maka.tools.ask_boundary import AskBoundaryTool
 from maka.tools.ask_question import AskQuestionTool
+from maka.tools.background import BackgroundTable
 from maka.tools.bash import BashTool
+from maka.tools.check_background import CheckBackgroundTool
 from maka.tools.edit import EditTool
 from maka.tools.files import FileTurns
 from maka.tools.glob import GlobTool
@@ -16,6 +18,8 @@ from maka.tools.grep import GrepTool
 from maka.tools.policy import Ground
 from maka.tools.read import ReadTool
 from maka.tools.search import Ripgrep
+from maka.tools.shells import Shells
+from maka.tools.stop_background import StopBackgroundTool
 from maka.tools.workspace_scan import WatchedTool
 from maka.tools.write import WriteTool
 
@@ -48,24 +52,29 @@ def builtin_tools(
     shell: str | None = None,
     turns: FileTurns | None = None,
     masks: Masks = NO_MASKS,
+    shells: Shells | None = None,
 ) -> Catalog:
     """Make the built-in tools. `child_env` is all that their processes see; `shell` is bash where there is one.
 
     `ground` is what no session may touch unasked; `survey.ground_of` makes it. `turns` are shared with whoever else
-    changes files. `masks` takes secrets out of what is read and printed.
+    changes files. `masks` takes secrets out of what is read and printed. `shells` are the host's
+    background shells.
     """
     path = child_env.get("PATH", FALLBACK_PATH)
     found = shell or shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
     turns = turns or FileTurns(ground, masks)
+    shells = shells or Shells(table=BackgroundTable())
     ripgrep = Ripgrep(processes, rg_path, child_env, sandbox, ground, masks)
     return Catalog(
         (
             ReadTool(ground, masks),
             WriteTool(turns),
             EditTool(turns),
-            WatchedTool(BashTool(processes, found, child_env, sandbox, ground, masks)),
+            WatchedTool(BashTool(processes, found, child_env, sandbox, ground, shells.table, masks)),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
+            CheckBackgroundTool(shells),
+            StopBackgroundTool(shells),
             AskBoundaryTool(ground),
             AskQuestionTool(),
         )

@@ -22,10 +22,21 @@ from msgspec.structs import replace
 from maka.contracts.actions import RecoveryMode
 from maka.contracts.limits import WORKSPACE_FILES_MAX, WORKSPACE_HASHED_BYTES_MAX, WORKSPACE_SCAN_S_MAX
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.tool_ports import Tool, ToolCall, ToolEnv, ToolFact, ToolListener, ToolResult, WorkspaceDiff
+from maka.contracts.tool_ports import (
+    Handover,
+    ProcessFact,
+    Tool,
+    ToolCall,
+    ToolEnv,
+    ToolFact,
+    ToolListener,
+    ToolResult,
+    WorkspaceDiff,
+)
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".jj", "node_modules", "__pycache__"})
 SKIPPED_MARKS = frozenset({"CACHEDIR.TAG", "pyvenv.cfg"})
+IN_BACKGROUND = "it runs in the background: nobody looks which files it changes"
 _HASHES_KEPT = 4_096
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -164,6 +175,8 @@ class WatchedTool:
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Look, then start the call; the second look has a thread of its own, since the end comes on the I/O thread."""
+        if call.args.get("run_in_background"):
+            return self._inner.start(call, env, _Watch(listener, env.cwd, IN_BACKGROUND, self._hashes))
         try:
             before: Look | str = take_look(env.cwd)
         except UnlookedError as error:
@@ -187,6 +200,13 @@ class _Watch:
     def commit(self, fact: ToolFact, then: Callable[[bool], None]) -> None:
         self._committed = True
         self._listener.commit(fact, then)
+
+    def keep(self, fact: ProcessFact, then: Callable[[Handover], None]) -> None:
+        def decided(handover: Handover) -> None:
+            self._committed = handover.shell_id is not None
+            then(handover)
+
+        self._listener.keep(fact, decided)
 
     def ended(self, result: ToolResult) -> None:
         if not self._committed:

@@ -9,7 +9,7 @@ from maka.contracts.ids import SessionId
 from maka.contracts.limits import SUBSCRIBER_BACKLOG_MAX
 from maka.contracts.model_ports import ChatRequest
 from maka.contracts.session_events import Complete, RunStarted, SessionEvent, TextComplete, TextDelta, UserMessage
-from maka.session_manager import Subscription, SubscriptionLostError
+from maka.subscription import Subscription, SubscriptionLostError
 from tests.actors.case import Case
 from tests.sim.host import SimHost
 from tests.sim.outside import Said, SimSink

@@ -16,7 +16,7 @@ from maka.contracts.events import Committed
 from maka.contracts.ids import CommandId, EventId, InvocationId, SessionId
 from maka.contracts.ports import KnownCommand, LedgerHead, OpenWork, Partial, StreamTail
 from maka.contracts.session_events import SessionEvent
-from projections import session_index
+from projections import background, session_index
 
 
 class FakeReader:
@@ -53,7 +53,14 @@ class FakeReader:
         raise NotImplementedError
 
     def open_work(self) -> list[OpenWork]:
-        raise NotImplementedError
+        """Return the control streams that have background processes."""
+        sessions = dict.fromkeys(item.event.session_id for item in self.items)
+        states = {session: background.project(self.read_session(session)) for session in sessions}
+        return [
+            OpenWork(session, InvocationId(session), None, 1)
+            for session, state in states.items()
+            if state is not None and state.live
+        ]
 
     def header_bytes(self) -> list[bytes]:
         headers: dict[SessionId, session_index.Header] = {}

@@ -27,7 +27,7 @@ from maka.contracts.session_events import (
     TextComplete,
     TextDelta,
 )
-from maka.session_manager import SubscriptionLostError
+from maka.subscription import SubscriptionLostError
 from tests.cli.builders import LogBuilder, whole_log
 from tests.cli.conftest import Cli
 from tests.cli.fakes import FakeSubscription

@@ -363,6 +363,35 @@ ADDED: tuple[RuntimeEvent, ...] = (
         ),
     ),
     _event(410, actions=Actions(workspace_changed=WorkspaceChanged(call_id=CALL, looked=False, why="too many files"))),
+    _event(
+        431,
+        actions=Actions(
+            process_started=ProcessStarted(
+                call_id=CALL,
+                process=PROCESS,
+                command="make serve",
+                background=True,
+                shell_id="b1",
+                run_id=RunId(_id(3)),
+            )
+        ),
+    ),
+    _event(
+        432,
+        actions=Actions(
+            process_ended=ProcessEnded(
+                call_id=CALL,
+                process=PROCESS,
+                how="stopped",
+                exit_code=143,
+                shell_id="b1",
+                by="cli",
+                output=BLOB,
+                note="moved aside",
+                survivors=(8, 9),
+            )
+        ),
+    ),
 )
 """Fields that came later, in the order in which they came."""
 

@@ -26,9 +26,10 @@ from maka.contracts.ports import Append, AppendResult, PutPartial, Timer
 from maka.contracts.session_events import Abort, Complete, RunEnded, SessionEvent, TextDelta
 from maka.edges.scripted_model import Reply, Script, ScriptedModel, ScriptRequest, Strictness, Turn, by_step
 from maka.edges.timers import ThreadTimers
-from maka.session_manager import SessionManager, Subscription
+from maka.session_manager import SessionManager
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
+from maka.subscription import Subscription
 from projections import run_record
 from projections.run_record import RunRecord
 from tests.cli.real import Machine
@@ -295,6 +296,11 @@ class Maka:
         finally:
             live.close()
 
+    def end_background(self) -> None:
+        """End what runs in the background: it is the host's open work, and would end with it."""
+        for shell in self.manager.background() if self.is_open else ():
+            self.manager.stop_background(shell.session_id, shell.shell_id, by="test")
+
     # -- what is in the ledger ------------------------------------------------------------------------------------
 
     def facts(self, session: SessionId | None = None) -> list[Committed]:
@@ -363,6 +369,7 @@ class World:
         self.haste.release()
         self.faults.before = self.faults.after = lambda _: None
         for maka in self.makas:
+            maka.end_background()
             checks.check(maka)
         for model in self.models:
             checks.check_requests(model.requests, model.strict)

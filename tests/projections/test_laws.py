@@ -11,6 +11,7 @@ from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed
 from projections import (
     artifacts,
+    background,
     changes,
     files_seen,
     model_history,
@@ -33,6 +34,7 @@ SESSION_FOLDS: dict[str, Fold] = {
     "usage": usage.fold,
     "changes": changes.fold,
     "artifacts": artifacts.fold,
+    "background": background.fold,
 }
 RUN_FOLDS: dict[str, Fold] = {"run_state": run_state.fold, "run_record": run_record.fold}
 

@@ -9,7 +9,8 @@ from maka.contracts.events import Committed, RuntimeEvent, Status, is_terminal
 from maka.contracts.ids import InvocationId, SessionId
 from maka.contracts.limits import RETRY_TRIES_MAX
 from maka.storage.replay import Replay
-from projections import boundary, model_history, run_state, session_index
+from projections import background, boundary, model_history, run_state, session_index
+from projections.background import Background, Shell
 from projections.boundary import BoundaryState
 from projections.model_history import History
 from projections.run_state import Phase, RunState, terminal_fact
@@ -33,6 +34,7 @@ class Checker:
         self._seqs: dict[InvocationId, int] = {}
         self.runs: dict[InvocationId, RunState] = {}
         self._histories: dict[SessionId, History] = {}
+        self._shells: dict[SessionId, Background] = {}
         self._names: dict[str, str] = {}
         self._requests = 0
         self._replay = Replay()
@@ -50,11 +52,16 @@ class Checker:
             if "planted" not in str(error) and not isinstance(error, LedgerFailedError):
                 raise BrokenLaw(f"{name} died of {type(error).__name__}: {error}") from error
         world.crashes.clear()
+        living: set[str] = set()
         for actor in world.actors:
-            if isinstance(actor, RunActor) and (claim := actor._state.claim) is not None:
-                self._claims.setdefault(actor._state.plan.who.run_id, claim.ending)
+            if isinstance(actor, RunActor):
+                living.add(actor._state.plan.who.run_id)
+                if (claim := actor._state.claim) is not None:
+                    self._claims.setdefault(actor._state.plan.who.run_id, claim.ending)
         for item in self._host.store.read_positions(self._position, 1 << 30):
             self._take(item)
+        # A run whose actor died may stay parked: what the actor was about to write is nobody's claim, either.
+        self._claims = {run_id: ending for run_id, ending in self._claims.items() if run_id in living}
         provider = self._host.provider
         if self._requests > len(provider.requests):
             self._requests = 0  # a new provider after a crash
@@ -66,7 +73,7 @@ class Checker:
         event = item.event
         if item.position != self._position + 1:
             raise BrokenLaw(f"position {item.position} follows {self._position}")
-        self._host.left_over.check(self._host.processes, self._host.leftovers)
+        self._host.left_over.check(self._host.processes.killed, self._host.leftovers)
         self._position = item.position
         last = self._seqs.get(event.invocation_id, 0)
         if item.seq != last + 1:
@@ -75,6 +82,7 @@ class Checker:
         if (broken := self._replay.take(item, len(encode(event)))) is not None:
             raise BrokenLaw(f"a fact that no append lets in: {broken}")
         self._histories[event.session_id] = model_history.fold(self._histories.get(event.session_id), item)
+        self._shells[event.session_id] = background.fold(self._shells.get(event.session_id), item)
         if event.run_id is not None:
             # This fold refuses a second terminal, a fact behind one, a response without its call.
             self.runs[event.invocation_id] = run_state.fold(self.runs.get(event.invocation_id), item)
@@ -151,6 +159,7 @@ class Checker:
             idle = [call.name for call in calls if call.call_id not in self._host.effects.hanging]
             if stuck or (not run.asking and not calls) or idle:
                 raise BrokenLaw(f"run {invocation_id} is open and nobody works on it (calls {idle})")
+        self._check_shells(fenced)
         for actor in self._host.world.actors:
             if isinstance(actor, RunActor) and not actor._state.ended:
                 self._check_bounds(actor._state.boundary)
@@ -158,6 +167,20 @@ class Checker:
             header = session_index.decode(self._host.store.header_of(session_id) or b"")
             if header.untaken and not header.open_runs and session_id not in fenced:
                 raise BrokenLaw(f"{len(header.untaken)} messages of {session_id} wait, and nobody takes them")
+
+    def live_shells(self) -> list[Shell]:
+        """Return the background shells that the facts call live."""
+        return [shell for state in self._shells.values() for shell in state.live.values()]
+
+    def _check_shells(self, fenced: set[SessionId]) -> None:
+        """What the facts call live is what lives, and the other way round."""
+        named = {shell.call_id: shell for shell in self.live_shells()}
+        alive = set(self._host.effects.alive.values())
+        if nameless := alive - named.keys():
+            raise BrokenLaw(f"background processes run on that no fact calls live: {nameless}")
+        gone = {call_id for call_id, shell in named.items() if shell.session_id not in fenced} - alive
+        if gone:
+            raise BrokenLaw(f"background processes are gone, and no fact says so: {gone}")
 
     def _check_bounds(self, held: BoundaryState) -> None:
         """A live run is held to the boundary that the log says."""
@@ -170,6 +193,8 @@ class Checker:
     def settled(self) -> None:
         """Check that nothing is left over: every run ended, every session could ask its model again."""
         self.step()
+        if self.live_shells() or self._host.effects.alive or not self._host.table.is_empty():
+            raise BrokenLaw(f"background shells are left: {self.live_shells()}, {self._host.effects.alive}")
         for run in self.runs.values():
             if run.terminal is None:
                 raise BrokenLaw(f"run {run.run.run_id} never ended")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from maka.contracts.boundary import Profile
 from maka.contracts.commands import (
     AnswerTaken,
+    BackgroundStopped,
     BoundarySet,
     MessageAccepted,
     SessionCreated,
@@ -21,7 +22,8 @@ from maka.contracts.content import RunLimits
 from maka.contracts.errors import Refusal, RefusalCode
 from maka.contracts.events import RuntimeEvent
 from maka.contracts.ids import CommandId, EventId, InvocationId, SessionId
-from projections import boundary
+from projections import background, boundary
+from projections.background import Shell
 from tests.sim.host import SimHost
 from tests.sim.laws import BrokenLaw
 from tests.sim.outside import SimReply
@@ -81,6 +83,10 @@ class Clients:
 
     def stop(self, session_id: SessionId) -> None:
         self.open.append(Asked("stop", self._host.stop(session_id), session_id=session_id))
+
+    def stop_shell(self, shell: Shell) -> None:
+        reply = self._host.stop_shell(shell.session_id, shell.shell_id)
+        self.open.append(Asked("stop_shell", reply, session_id=shell.session_id, text=shell.shell_id))
 
     def undo(self, session_id: SessionId) -> None:
         self._count += 1
@@ -159,6 +165,12 @@ class Clients:
                 event = self._fact(position or 0)
                 if event.run_id != run_id or event.status is None or event.status.value != status:
                     raise BrokenLaw(f"a receipt names an ending that isn't there: {answer}")
+            case BackgroundStopped(session_id=session_id, shell_id=shell_id):
+                known = background.read(self._host.store, session_id)
+                if any(shell.shell_id == shell_id and shell.is_live for shell in known):
+                    raise BrokenLaw(f"{shell_id} is said to have ended, and no fact says so")
+            case True if asked.kind == "shutdown" and not self._host.fatal and self._host.effects.alive:
+                raise BrokenLaw("the host is shut down, and background processes run on")
             case AnswerTaken(request_id=request_id, position=position):
                 if request_id in self._answered:
                     raise BrokenLaw(f"wait {request_id} was answered twice")

@@ -20,6 +20,7 @@ from actors.messages import (
     SetBoundary,
     Shutdown,
     StopSession,
+    StopShell,
     Sweep,
     ToKernel,
     UndoChanges,
@@ -37,6 +38,7 @@ from maka.contracts.ids import CommandId, EventId, RunId, SessionId
 from maka.contracts.model_ports import ChatRequest, Provider
 from maka.contracts.ports import LedgerReader
 from maka.edges.secrets import Secrets
+from maka.tools.background import BackgroundTable
 from projections import session_index
 from tests.sim.faults import FaultyBlobs, FaultyLedger, FlakyReader, fail_commit
 from tests.sim.laws import SECRET
@@ -46,12 +48,12 @@ from tests.sim.outside import (
     LeftOver,
     SimCatalog,
     SimLeftovers,
-    SimProcesses,
     SimReply,
     SimSink,
     SimUndo,
     Watch,
 )
+from tests.sim.shells import SimProcesses, SimShell
 from tests.sim.world import World
 
 
@@ -90,10 +92,12 @@ class SimHost:
 
     def start(self) -> None:
         world, store = self.world, self.store
-        self.catalog = SimCatalog(world, self.facts, self.effects)
+        masks, self.table = Secrets([SECRET]), BackgroundTable()
+        self.processes, self.leftovers = SimProcesses(world, self.facts, self.effects), SimLeftovers()
+        shell = SimShell(world, self.facts, self.effects, self.table, self.processes, masks)
+        self.catalog = SimCatalog(world, self.facts, self.effects, shell)
         self.provider = SimProvider(world, self.facts, self.script, self.window)
         self.undo = SimUndo(world, self.facts, self.effects)
-        self.processes, self.leftovers = SimProcesses(), SimLeftovers()
         self.left_over = LeftOver(self.facts())
         self.reader = FlakyReader(store)
         self.ports = Ports(
@@ -107,11 +111,12 @@ class SimHost:
             catalog=self.catalog,
             undo=self.undo,
             processes=self.processes,
+            background=self.table,
             leftovers=self.leftovers,
             prompt=lambda cwd: f"You work in {cwd}.",
             spawn=world.spawn,
             log=QUIET,
-            masks=Secrets([SECRET]),
+            masks=masks,
         )
         self.fatal = []
         over: list[Address[ToKernel]] = []
@@ -219,6 +224,12 @@ class SimHost:
             revoked=revoked,
         )
         self.kernel.tell(SetBoundary(command=command, reply=reply))
+        return reply
+
+    def stop_shell(self, session_id: SessionId, shell_id: str) -> SimReply:
+        reply = SimReply()
+        command = commands.StopBackground(session_id=session_id, shell_id=shell_id, by="test.button")
+        self.kernel.tell(StopShell(command=command, reply=reply))
         return reply
 
     def undo_changes(

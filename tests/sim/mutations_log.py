@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actors import ledger, recovery, session
+from actors import ledger, recovery, session_load
 from actors import run_protocol as _run_protocol
 from actors import run_tools as _run_tools
 from actors.messages_ledger import Published
@@ -98,7 +98,8 @@ def next_request_without_a_response(stack: ExitStack) -> None:
             return
         facts = [run_tools._response(d, item, item.answer) for item in due]
         request = run_tools.next_request(d, facts)
-        run_tools.append(d, Purpose.ANSWER, tuple(facts), work=due, request=request)
+        blobs = tuple(blob for item in due for blob in item.answer.blobs)
+        run_tools.append(d, Purpose.ANSWER, tuple(facts), blobs=blobs, work=due, request=request)
 
     swap(stack, run_tools, "_limit", limit)
     swap(stack, run_tools, "answer_due", answer_due)
@@ -199,7 +200,7 @@ def recovery_runs_a_tool_again(stack: ExitStack) -> None:
     """A run with a dispatched call is kept as if it waited for a person, and starts its calls when it is revived."""
 
     def verdict(events: Any, partials: Any, **options: Any) -> Verdict:
-        state = project(events)
+        state = project(events) if events[0].event.run_id is not None else None
         if state is not None and state.phase is not Phase.ENDED and any(call.dispatched for call in state.calls):
             return Verdict(name="parked", keep_parked=True)
         found: Verdict = old(events, partials, **options)
@@ -224,14 +225,14 @@ def recovery_leaves_runs_open(stack: ExitStack) -> None:
         return replace(old(reader, log), runs=())
 
     old = swap(stack, recovery, "take_inventory", inventory)
-    swap(stack, session.SessionActor, "_close", always(None))
+    swap(stack, session_load.Loading, "_close", always(None))
 
 
 def recovery_forgets_the_queue(stack: ExitStack) -> None:
     """After a restart nobody goes on with what waits."""
 
     def inventory(reader: Any, log: Any) -> Any:
-        return replace(old(reader, log), sessions=())
+        return replace(old(reader, log), control=())
 
     old = swap(stack, recovery, "take_inventory", inventory)
 

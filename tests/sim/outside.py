@@ -19,7 +19,7 @@ from maka.contracts.actions import (
 from maka.contracts.boundary import Expansion, FileEntry
 from maka.contracts.content import FunctionResponse, Outcome
 from maka.contracts.events import Committed
-from maka.contracts.ids import EventId
+from maka.contracts.ids import CallId, EventId
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.session_events import SessionEvent, ToolOutputDelta
 from maka.contracts.tool_ports import (
@@ -27,9 +27,6 @@ from maka.contracts.tool_ports import (
     FileFact,
     FileNow,
     ProcessFact,
-    ProcessHandle,
-    ProcessListener,
-    ProcessSpec,
     Tool,
     ToolCall,
     ToolEnv,
@@ -47,13 +44,18 @@ LATE_S = 5.0
 
 
 class Effects:
-    """What calls really did, through every crash: a call is started once, and what had an effect isn't denied."""
+    """What calls really did, through every crash: a call is started once, and what had an effect isn't denied.
+
+    `alive` are background processes that run, whoever started them.
+    """
 
     def __init__(self) -> None:
         self.started: set[str] = set()
         self.done: set[str] = set()
         self.hanging: set[str] = set()
         self.disk: dict[str, str | None] = {}
+        self.alive: dict[int, CallId] = {}
+        self.pids = 100
 
 
 # -- tools --------------------------------------------------------------------------------------------------------
@@ -86,6 +88,15 @@ class SimTool:
         self.effects: list[str] = []
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
+        self.check_start(call)
+        if self.spec.name == "Raise":
+            raise SystemExit(f"3 {SECRET}")
+        run = _Running(self, call, listener)
+        self.soon(run.begin)
+        return run.cancel
+
+    def check_start(self, call: ToolCall) -> None:
+        """Check that a call may be started, and note that it was."""
         dispatches = (item.event.actions.tool_dispatch for item in self.facts() if item.event.actions is not None)
         if not any(dispatch is not None and dispatch.call_id == call.call_id for dispatch in dispatches):
             self.world.breaks("a tool was started that no durable dispatch names")
@@ -94,11 +105,6 @@ class SimTool:
         if self.answer_of(call) is not None:
             self.world.breaks("a call was started that had been answered")
         self.seen.started.add(call.call_id)
-        if self.spec.name == "Raise":
-            raise SystemExit(f"3 {SECRET}")
-        run = _Running(self, call, listener)
-        self.soon(run.begin)
-        return run.cancel
 
     def soon(self, act: Callable[[], None]) -> None:
         self.world.soon(f"tool {self.spec.name}", act)
@@ -237,12 +243,15 @@ class SimUndo(SimTool):
 
 TOOL_NAMES = ("Quick", "File", "Process", "Hang", "Deaf", "Late", "Twice")
 HANGING = ("Hang", "Deaf")
+SHELL = "Shell"
+"""The tool whose processes outlive their calls: see `shells`."""
 
 
 class SimCatalog:
-    def __init__(self, world: World, facts: Facts, seen: Effects) -> None:
+    def __init__(self, world: World, facts: Facts, seen: Effects, *more: SimTool) -> None:
         self.tools = {name: SimTool(name, world, facts, seen) for name in (*TOOL_NAMES, "Raise")}
         self.tools["Ask"] = SimAsking("Ask", world, facts, seen)
+        self.tools.update((tool.spec.name, tool) for tool in more)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self.tools.values())
@@ -252,18 +261,6 @@ class SimCatalog:
 
 
 # -- the rest -----------------------------------------------------------------------------------------------------
-
-
-class SimProcesses:
-    def __init__(self) -> None:
-        self.killed: list[ProcessIdentity] = []
-
-    def spawn(self, spec: ProcessSpec, listener: ProcessListener) -> ProcessHandle:
-        raise AssertionError("simulated tools start no process")
-
-    def kill_left_over(self, found: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
-        self.killed += found
-        return list(found)
 
 
 class SimLeftovers:
@@ -280,6 +277,7 @@ class LeftOver:
 
     def __init__(self, facts: Sequence[Committed]) -> None:
         self._processes: dict[str, ProcessIdentity] = {}
+        self._shells: dict[str, ProcessIdentity] = {}
         self._temp_files: dict[str, str] = {}
         for item in facts:
             content, actions = item.event.content, item.event.actions
@@ -287,13 +285,15 @@ class LeftOver:
                 self._processes.pop(content.call_id, None)
                 self._temp_files.pop(content.call_id, None)
             if actions is not None and (started := actions.process_started) is not None:
-                self._processes[started.call_id] = started.process
+                (self._shells if started.background else self._processes)[started.call_id] = started.process
+            if actions is not None and (ended := actions.process_ended) is not None:
+                del self._shells[ended.call_id]
             if actions is not None and (change := actions.file_change) is not None:
                 self._temp_files[change.call_id] = f"{change.path.rpartition('/')[0]}/{change.temp_name}"
 
-    def check(self, processes: SimProcesses, leftovers: SimLeftovers) -> None:
+    def check(self, killed: Sequence[ProcessIdentity], leftovers: SimLeftovers) -> None:
         """Raise where something of it is still there."""
-        if any(process not in processes.killed for process in self._processes.values()):
+        if any(process not in killed for process in (*self._processes.values(), *self._shells.values())):
             raise BrokenLaw("a verdict was written before the processes of a dead owner were killed")
         if any(path not in leftovers.unlinked for path in self._temp_files.values()):
             raise BrokenLaw("a verdict was written before the temp files of a dead owner were removed")

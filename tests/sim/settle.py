@@ -83,8 +83,11 @@ def _end_runs(played: Played) -> None:
     """Answer what waits in every second session, and stop what is open in the others."""
     for _ in range(ROUNDS_MAX):
         open_runs = [run for run in played.checker.runs.values() if run.terminal is None]
-        if not open_runs and not played.clients.ask_again():
+        shells = played.checker.live_shells()
+        if not open_runs and not shells and not played.clients.ask_again():
             return
+        for shell in shells:
+            played.clients.stop_shell(shell)
         for run in open_runs:
             session_id = run.run.session_id
             answers = run.phase is Phase.PARKED and played.sessions.index(session_id) % 2 == 0

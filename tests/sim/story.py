@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from maka.contracts.model_ports import AssembledCall, ErrorKind, ProviderError
 from tests.sim.model import ODD, Odd, Said
-from tests.sim.outside import TOOL_NAMES
+from tests.sim.outside import SHELL, TOOL_NAMES
 
 T = TypeVar("T")
 
@@ -21,6 +21,7 @@ ACTION_SHARE, FAULT_SHARE = 0.045, 0.02
 ACTIONS = {
     "send": 6, "stop": 3, "follow": 2, "create": 1, "answer": 5, "answer_twice": 1, "answer_late": 1,
     "answer_elsewhere": 1, "repeat": 2, "conflict": 1, "sweep": 1, "shutdown": 1, "undo": 1, "boundary": 1,
+    "stop_shell": 2,
 }  # fmt: skip
 FAULTS = (
     "crash", "die_lost", "die_kept", "sync_lost", "sync_kept", "full", "refuse", "blobs", "early", "late",
@@ -103,13 +104,17 @@ def draw(seed: int, only: tuple[str, ...] = (), share: float = ACTION_SHARE) -> 
     return Story(
         seed=seed,
         moves=tuple(moves),
-        tools=tuple(name for name in (*TOOL_NAMES, "Ask") if chance.random() < 0.6) or ("Quick",),
+        tools=(SHELL,) if seed % 6 == 5 else _tools(chance, (SHELL,) if seed % 6 == 4 else ()),
         calls_max=chance.choice((1, 3, 6)),
         error_share=chance.choice((0.0, 0.1, 0.4)),
         odd_share=chance.choice((0.0, 0.3)),
         window=chance.choice((None, 1_000, 2_000, 8_000)),
         idle_max=chance.choice((0, 1, 64)),
     )
+
+
+def _tools(chance: random.Random, more: tuple[str, ...]) -> tuple[str, ...]:
+    return (*more, *(name for name in (*TOOL_NAMES, "Ask") if chance.random() < 0.6)) or ("Quick",)
 
 
 def moments(kind: str, tool: str, until: int = 120) -> Iterator[Story]:

@@ -157,6 +157,9 @@ class Swarm:
                 clients.change_boundary(session_id, chance)
             case "shutdown":
                 clients.shut_down()
+            case "stop_shell":
+                if (shell := pick_one(move.pick, self.checker.live_shells())) is not None:
+                    clients.stop_shell(shell)
             case _:
                 raise AssertionError(f"an unknown move: {move.kind}")
 

@@ -55,7 +55,7 @@ CASES: tuple[tuple[Mutation, tuple[str, ...], str], ...] = (
     (mutations.lost_stash, ("early",), STUCK),
     (mutations.no_answer_to_a_dropped_command, ("kill_session", "kill_run"), "without an answer"),
     (mutations.accept_a_second_answer, (), "answered twice|isn't durable"),
-    (mutations.hold_the_queue, ("refuse",), STUCK),
+    (mutations.hold_the_queue, ("refuse",), f"{STUCK}|without an answer"),
     (mutations.keep_what_a_tool_prints, (), "a secret was stored"),
     (mutations.show_what_a_tool_prints, (), "a secret was shown"),
     (mutations.name_a_process_as_it_is, (), "a secret was stored"),

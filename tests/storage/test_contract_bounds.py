@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from maka.contracts.actions import Actions, ProcessEnded, ProcessIdentity, ProcessStarted
 from maka.contracts.content import Outcome
@@ -134,10 +135,44 @@ def test_live_background_processes_are_open_work_and_bounded(bench: Bench) -> No
     one(store, facts.opened())
     one(store, append((1, [facts.control(actions=Actions(process_started=started))])))
     assert store.open_work() == [OpenWork(facts.session, facts.control_id, None, 2)]
-    second = append((2, [facts.control(actions=Actions(process_started=started))]))
+    other = replace(started, process=replace(process, pid=8))
+    second = append((2, [facts.control(actions=Actions(process_started=other))]))
     assert code_of(one(store, second)) is RefusalCode.LIMIT_EXCEEDED
     one(store, append((2, [facts.control(actions=Actions(process_ended=ended))])))
     assert store.open_work() == []
+
+
+def test_a_background_process_ends_once_after_its_start_and_in_the_control_stream_alone(bench: Bench) -> None:
+    store, facts = bench.store, Facts()
+    process = ProcessIdentity(pid=7, group=7, start_ticks=1, boot_id="b")
+    started = ProcessStarted(call_id=CallId(uuid(9)), process=process, command="sleep", background=True)
+    ended = ProcessEnded(call_id=CallId(uuid(9)), process=process, how="exited")
+    start, end = Actions(process_started=started), Actions(process_ended=ended)
+    one(store, facts.opened())
+    one(store, append((1, [facts.control(actions=start)])))
+    twice = append((2, [facts.control(actions=start)]))
+    assert code_of(one(store, twice)) is RefusalCode.PAIRING_VIOLATION
+    foreground = Actions(process_started=replace(started, background=False, process=replace(process, pid=8)))
+    assert code_of(one(store, append((2, [facts.control(actions=foreground)])))) is RefusalCode.INVALID_EVENT
+    both = append((2, [facts.control(actions=end), facts.control(actions=end)]))
+    assert code_of(one(store, both)) is RefusalCode.PAIRING_VIOLATION
+    one(store, append((2, [facts.control(actions=end)])))
+    again = append((3, [facts.control(actions=end)]))
+    assert code_of(one(store, again)) is RefusalCode.PAIRING_VIOLATION
+
+
+@pytest.mark.parametrize("act", ["start", "end"])
+def test_a_run_has_no_facts_of_background_processes(bench: Bench, act: str) -> None:
+    store, facts = bench.store, Facts()
+    process = ProcessIdentity(pid=7, group=7, start_ticks=1, boot_id="b")
+    call_id = CallId(uuid(9))
+    started = ProcessStarted(call_id=call_id, process=process, command="sleep", background=True)
+    ended = ProcessEnded(call_id=call_id, process=process, how="exited")
+    actions = Actions(process_started=started) if act == "start" else Actions(process_ended=ended)
+    one(store, facts.opened())
+    facts.run()
+    run = append((0, [facts.opening(), facts.fact(actions=actions)]), blobs=BLOBS)
+    assert code_of(one(store, run)) is RefusalCode.INVALID_EVENT
 
 
 def test_a_control_stream_is_open_work_from_its_first_waiting_message(bench: Bench) -> None:

@@ -8,7 +8,17 @@ from typing import Any, Literal
 
 from maka.contracts.boundary import Boundary, Expansion, FileEntry, Grant, Profile
 from maka.contracts.ids import CallId, EventId, SessionId
-from maka.contracts.tool_ports import FileFact, ProcessFact, Tool, ToolCall, ToolCatalog, ToolEnv, ToolFact, ToolResult
+from maka.contracts.tool_ports import (
+    FileFact,
+    Handover,
+    ProcessFact,
+    Tool,
+    ToolCall,
+    ToolCatalog,
+    ToolEnv,
+    ToolFact,
+    ToolResult,
+)
 
 PATIENCE_S = 30.0
 SESSION = SessionId("0198c0de-0000-7000-8000-000000000001")
@@ -28,7 +38,10 @@ class Recorder:
         self.spoke = threading.Event()
         self.done = threading.Event()
         self.cancel: Callable[[], None] = lambda: None
+        self.keeping: list[Callable[[Handover], None]] = []
         self._held: list[Callable[[bool], None]] = []
+        self._kept = 0
+        self.call_id = CallId("")
 
     def output(self, stream: str, text: str) -> None:
         assert not self.results, "output after the end"
@@ -45,6 +58,19 @@ class Recorder:
         else:
             self.asked.set()
             then(self.answer == "grant")
+
+    def keep(self, fact: ProcessFact, then: Callable[[Handover], None]) -> None:
+        self.facts.append(fact)
+        if self.on_commit is not None:
+            self.on_commit(fact)
+        if self.answer == "hold":
+            self.keeping.append(then)
+        self.asked.set()
+        if self.answer == "grant":
+            self._kept += 1
+            then(Handover(shell_id=f"b{self._kept}"))
+        elif self.answer == "refuse":
+            then(Handover(refusal="the test says no"))
 
     def decide(self, granted: bool) -> None:
         """Answer every commit that is held."""
@@ -81,7 +107,7 @@ class Bench:
         self.cwd = cwd
         self.boundary = boundary or Boundary()
         self.seen: dict[str, str] = {}
-        self._calls = 0
+        self.calls = 0
 
     def tool(self, name: str) -> Tool:
         tool = self.tools.get(name)
@@ -92,13 +118,14 @@ class Bench:
         self, name: str, recorder: Recorder | None = None, seen: Mapping[str, str] | None = None, **args: Any
     ) -> Recorder:
         """Start a call and return at once."""
-        self._calls += 1
+        self.calls += 1
         recorder = recorder or Recorder()
-        call = ToolCall(call_id=CallId(f"0198c0de-0000-7000-8000-{self._calls:012}"), name=name, args=args)
+        recorder.call_id = CallId(f"0198c0de-0000-7000-8000-{self.calls:012}")
+        call = ToolCall(call_id=recorder.call_id, name=name, args=args)
         env = ToolEnv(
             session_id=SESSION,
             cwd=str(self.cwd),
-            temp_suffix=f".maka-{self._calls:012}",
+            temp_suffix=f".maka-{self.calls:012}",
             seen=self.seen if seen is None else seen,
             boundary=self.boundary,
         )
