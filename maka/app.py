@@ -3,17 +3,11 @@
 Two hosts on two state roots live in one process; nothing here touches signals, global logging or other actors.
 """
 
-import random
-import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import date
-from functools import partial
 from pathlib import Path
-from platform import platform
-from shutil import which
-from threading import Event, Lock
+from threading import Event
 from typing import Any, Self
 
 import pykka
@@ -26,21 +20,17 @@ from actors.messages import LedgerDied, Recover, Shutdown, Sweep, ToKernel
 from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.troupe import Patience, Troupe
-from actors.wiring import Ports
-from maka.config import Config, known_secrets, read_key
+from maka.adapters import Providers, make_ports
+from maka.config import Config, known_secrets
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
 from maka.contracts.limits import FEED_RESTARTS_MAX, RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, SWEEP_EVERY_S
-from maka.contracts.model_ports import ModelProfile, Provider
+from maka.contracts.model_ports import Provider
 from maka.contracts.ports import LedgerReader
-from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.clock import SystemClock
 from maka.edges.ids import UuidSource
-from maka.edges.instructions import system_prompt
 from maka.edges.io_loop import IoLoop
 from maka.edges.logs import LogFile, make_logger
-from maka.edges.openai_chat import OpenAIChat
 from maka.edges.processes import AsyncProcesses
-from maka.edges.sandbox import find_sandbox
 from maka.edges.secrets import Secrets
 from maka.edges.timers import ThreadTimers
 from maka.session_manager import SessionManager
@@ -48,42 +38,10 @@ from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root, is_owned, unusable
-from maka.tools.background import BackgroundTable
-from maka.tools.files import FileTurns
-from maka.tools.leftovers import TempFiles
-from maka.tools.policy import Ground
-from maka.tools.put_back import PutBackTool
-from maka.tools.registry import builtin_tools
-from maka.tools.shells import Shells
-from maka.tools.survey import ground_of
-from projections.background import read as read_shells
 
 LEDGER_STOP_TIMEOUT_S = 5.0
 """Beside SHUTDOWN_TIMEOUT_S: the store isn't closed under a commit."""
 FAILED = "the ledger failed; start again to see what is durable"
-
-
-class Providers:
-    """Profile name -> provider, made at first use and kept; the key is read then and held nowhere else."""
-
-    def __init__(self, profiles: Mapping[str, ModelProfile], io: IoLoop, secrets: Secrets) -> None:
-        self._profiles = profiles
-        self._secrets = secrets
-        self._io = io
-        self._lock = Lock()
-        self._made: dict[str, OpenAIChat] = {}
-
-    def __call__(self, name: str) -> Provider:
-        with self._lock:
-            if name not in self._made:
-                profile = self._profiles.get(name)
-                if profile is None:
-                    words = f"no model profile {name!r}; `maka models` lists those that are there"
-                    raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))
-                key = read_key(profile)
-                self._secrets.add(key)
-                self._made[name] = OpenAIChat(profile, key, self._io, SystemClock())
-            return self._made[name]
 
 
 @dataclass(frozen=True)
@@ -153,7 +111,7 @@ def open_host(config: Config) -> Host:
         troupe = Troupe()
         processes = AsyncProcesses(io, config.tool_limits)
         providers = Providers(config.profiles, io, secrets)
-        ports = _ports(config, log, processes, timers, store, blobs, providers, troupe, secrets)
+        ports = make_ports(config, log, processes, timers, store, blobs, providers, troupe, secrets)
         feed = _start_feed(stack, log, store, patience)
         ledger.tell(Follow(to=feed))
         stack.callback(_stop_troupe, troupe, log, patience)
@@ -191,70 +149,6 @@ def open_provider(config: Config, name: str) -> Generator[Provider]:
         yield Providers(config.profiles, io, Secrets())(name)
     finally:
         io.close()
-
-
-def _ports(
-    config: Config,
-    log: Log,
-    processes: AsyncProcesses,
-    timers: ThreadTimers,
-    store: LmdbLedger,
-    blobs: FileBlobs,
-    providers: Providers,
-    troupe: Troupe,
-    secrets: Secrets,
-) -> Ports:
-    # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
-    own_rg = Path(sys.executable).with_name("rg")
-    ground = untouchable(config)
-    background = BackgroundTable()
-    turns = FileTurns(ground, secrets)
-    rg_path = str(own_rg) if own_rg.exists() else which("rg", path=config.child_env.get("PATH"))
-    return Ports(
-        ids=UuidSource(),
-        clock=SystemClock(),
-        timers=timers,
-        jitter=random.random,
-        reader=store,
-        blobs=blobs,
-        providers=providers,
-        catalog=builtin_tools(
-            processes,
-            child_env=config.child_env,
-            rg_path=rg_path,
-            sandbox=find_sandbox(partial(find_bubblewrap, processes_max=config.tool_limits.processes_max)),
-            ground=ground,
-            turns=turns,
-            masks=secrets,
-            shells=Shells(table=background, record=partial(read_shells, store), blob=store.blob),
-        ),
-        undo=PutBackTool(turns, store.blob),
-        processes=processes,
-        background=background,
-        leftovers=TempFiles(),
-        prompt=lambda cwd: system_prompt(
-            cwd,
-            config_dir=str(config.config_dir),
-            date=date.today().isoformat(),
-            platform=platform(terse=True),
-            masks=secrets,
-        ),
-        spawn=troupe,
-        log=log,
-        masks=secrets,
-    )
-
-
-def untouchable(config: Config) -> Ground:
-    """Return what no session touches unasked on this machine."""
-    return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""))
-
-
-def own_files(config: Config) -> tuple[str, ...]:
-    """Return what no tool touches: the ledger, the configuration, the files that hold models' keys."""
-    keys = [str(Path(profile.key_file).expanduser()) for profile in config.profiles.values() if profile.key_file]
-    named = [str(config.config_file), *(str(config.config_dir / name) for name in ("AGENTS.md", "CLAUDE.md"))]
-    return (str(config.state_root), *named, *keys)
 
 
 def _start_feed(stack: ExitStack, log: Log, store: LmdbLedger, patience: Patience) -> Address[ToFeed]:

@@ -28,12 +28,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("maka.subscription",),
     ("maka.session_manager",),
     ("maka.host",),
+    ("maka.adapters",),
     ("maka.app",),
     ("maka.cli",),
     ("maka.__main__",),
 )
 # Stricter than the rows: who alone may import an entry, and what an entry may not see although it lies lower.
-READERS = {"maka.config": ("maka.cli", "maka.app")}
+READERS = {"maka.config": ("maka.cli", "maka.app", "maka.adapters")}
 BLIND_TO = {"maka.host": ("actors", "maka.storage", "maka.edges", "maka.tools")}
 
 # A name that ends in "_" stands for every module whose name starts so.

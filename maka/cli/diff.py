@@ -49,7 +49,8 @@ def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
 
     Of a session: what stands of its changes. Of a run: all that it changed. What commands changed is listed only.
     """
-    from maka.app import open_reader, untouchable
+    from maka.adapters import untouchable
+    from maka.app import open_reader
     from maka.cli.changed import command_lines, read_changes, resolved
     from maka.cli.output import note, printable, write, write_json
     from maka.cli.revealed import revealed

@@ -39,7 +39,7 @@ def parse_allowed(words: Sequence[str], config: "Config") -> Expansion:
     """Return the expansion that --allow asks for. Raises RefusedError for what can't be granted."""
     if not words:
         return Expansion()
-    from maka.app import own_files
+    from maka.adapters import own_files
     from maka.tools.expansion import ExpansionError, normalise
     from maka.tools.policy import Ground
 

@@ -50,7 +50,7 @@ def _planned(
     config: "Config", found: "Changes", run_id: str | None, paths: tuple[str, ...], force: bool
 ) -> "UndoReceipt":
     """Plan as the session would, and say what the files' outcome would be."""
-    from maka.app import untouchable
+    from maka.adapters import untouchable
     from maka.contracts.commands import UndoneFile, UndoReceipt
     from maka.contracts.ids import RunId
     from maka.tools.put_back import read_now

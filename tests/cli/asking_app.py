@@ -6,7 +6,7 @@ import termios
 from collections.abc import Callable
 from typing import Any
 
-from maka import app
+from maka import adapters
 from maka.cli import main
 from maka.contracts.actions import BoundaryRequest, RecoveryMode
 from maka.contracts.boundary import Expansion, FileEntry
@@ -53,5 +53,5 @@ def start() -> None:
     """Run the command line with these tools; stdin becomes the controlling terminal where it is one."""
     if sys.stdin.isatty():
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    app.__dict__["builtin_tools"] = asking_tools
+    adapters.__dict__["builtin_tools"] = asking_tools
     main()

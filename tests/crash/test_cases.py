@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.session import SessionActor
-from maka import app
+from maka import adapters
 from maka.contracts.actions import RecoveryMode
 from maka.contracts.content import FunctionResponse, Outcome, Text
 from maka.contracts.errors import RefusalCode, RefusedError
@@ -133,7 +133,7 @@ def test_h46_an_actor_asks_itself(world: World) -> None:
         tools = builtin_tools(processes, **options)
         return Catalog([*(found for spec in tools.specs() if (found := tools.get(spec.name))), tool])
 
-    world.patch.setattr(app, "builtin_tools", with_tool)
+    world.patch.setattr(adapters, "builtin_tools", with_tool)
     maka = world.open([Turn(calls=(Call(name="Look", args={}),)), FINE])
     session = maka.session_id
     tool.ask = lambda: maka.manager.send_message(session, "to myself", profile="scripted")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maka import app
+from maka import adapters, app
 from maka.contracts.actions import RecoveryMode
 from maka.contracts.content import FunctionResponse, Outcome
 from maka.contracts.limits import RESULT_BYTES_MAX
@@ -49,7 +49,7 @@ def test_h48_system_exit_in_one_actor_stops_all(world: World, error: type[BaseEx
         tools = builtin_tools(processes, **options)
         return Catalog([*(tool for spec in tools.specs() if (tool := tools.get(spec.name))), Quit(error, late)])
 
-    world.patch.setattr(app, "builtin_tools", with_quit)
+    world.patch.setattr(adapters, "builtin_tools", with_quit)
     gate = Gate()
     script = by_prompt(
         quit=[Turn(calls=(Call(name="Quit", args={}),)), Turn(text="still here")], talk=[Turn(text="so far", gate=gate)]
@@ -100,7 +100,8 @@ def test_h76_clock_steps_back(world: World) -> None:
     class Clock(SteppingClock):
         pass
 
-    world.patch.setattr(app, "SystemClock", Clock)
+    for module in (app, adapters):
+        world.patch.setattr(module, "SystemClock", Clock)
     gate = Gate()
     maka = world.open([Turn(text="one", gate=gate)])
     live = maka.send("first")

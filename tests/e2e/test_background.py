@@ -257,7 +257,7 @@ def test_two_hosts_have_nothing_in_common(world: World, tmp_path: Path) -> None:
 
 def test_the_bound_of_one_host_is_that_of_all_its_sessions(world: World) -> None:
     """At the cap a start fails with advice, and nothing is spawned."""
-    world.patch.setattr("maka.app.BackgroundTable", lambda: BackgroundTable(2))
+    world.patch.setattr("maka.adapters.BackgroundTable", lambda: BackgroundTable(2))
     maka = world.open([background(SERVE, SERVE), Turn(text="they run")])
     maka.run()
     other = maka.new_session()

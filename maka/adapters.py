@@ -1,0 +1,134 @@
+"""Which adapters stand behind the ports of one host, and what no tool of it touches."""
+
+import random
+import sys
+from collections.abc import Mapping
+from datetime import date
+from functools import partial
+from pathlib import Path
+from platform import platform
+from shutil import which
+from threading import Lock
+
+from actors.base import Log
+from actors.troupe import Troupe
+from actors.wiring import Ports
+from maka.config import Config, read_key
+from maka.contracts.errors import Refusal, RefusalCode, RefusedError
+from maka.contracts.model_ports import ModelProfile, Provider
+from maka.edges.bubblewrap import find_bubblewrap
+from maka.edges.clock import SystemClock
+from maka.edges.ids import UuidSource
+from maka.edges.instructions import system_prompt
+from maka.edges.io_loop import IoLoop
+from maka.edges.openai_chat import OpenAIChat
+from maka.edges.processes import AsyncProcesses
+from maka.edges.sandbox import find_sandbox
+from maka.edges.secrets import Secrets
+from maka.edges.timers import ThreadTimers
+from maka.storage.blobs import FileBlobs
+from maka.storage.ledger import LmdbLedger
+from maka.tools.background import BackgroundTable
+from maka.tools.files import FileTurns
+from maka.tools.leftovers import TempFiles
+from maka.tools.policy import Ground
+from maka.tools.put_back import PutBackTool
+from maka.tools.registry import builtin_tools
+from maka.tools.shells import Shells
+from maka.tools.survey import ground_of
+from projections.background import read as read_shells
+
+
+class Providers:
+    """Profile name -> provider, made at first use and kept; the key is read then and held nowhere else."""
+
+    def __init__(self, profiles: Mapping[str, ModelProfile], io: IoLoop, secrets: Secrets) -> None:
+        self._profiles = profiles
+        self._secrets = secrets
+        self._io = io
+        self._lock = Lock()
+        self._made: dict[str, OpenAIChat] = {}
+
+    def __call__(self, name: str) -> Provider:
+        with self._lock:
+            if name not in self._made:
+                profile = self._profiles.get(name)
+                if profile is None:
+                    words = f"no model profile {name!r}; `maka models` lists those that are there"
+                    raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))
+                key = read_key(profile)
+                self._secrets.add(key)
+                self._made[name] = OpenAIChat(profile, key, self._io, SystemClock())
+            return self._made[name]
+
+
+def make_ports(
+    config: Config,
+    log: Log,
+    processes: AsyncProcesses,
+    timers: ThreadTimers,
+    store: LmdbLedger,
+    blobs: FileBlobs,
+    providers: Providers,
+    troupe: Troupe,
+    secrets: Secrets,
+) -> Ports:
+    """Put an adapter behind each port."""
+    ground = untouchable(config)
+    background = BackgroundTable()
+    turns = FileTurns(ground, secrets)
+    return Ports(
+        ids=UuidSource(),
+        clock=SystemClock(),
+        timers=timers,
+        jitter=random.random,
+        reader=store,
+        blobs=blobs,
+        providers=providers,
+        catalog=builtin_tools(
+            processes,
+            child_env=config.child_env,
+            rg_path=_ripgrep(config),
+            sandbox=find_sandbox(partial(find_bubblewrap, processes_max=config.tool_limits.processes_max)),
+            ground=ground,
+            turns=turns,
+            masks=secrets,
+            shells=Shells(table=background, record=partial(read_shells, store), blob=store.blob),
+        ),
+        undo=PutBackTool(turns, store.blob),
+        processes=processes,
+        background=background,
+        leftovers=TempFiles(),
+        prompt=partial(_prompt, config, secrets),
+        spawn=troupe,
+        log=log,
+        masks=secrets,
+    )
+
+
+def _ripgrep(config: Config) -> str | None:
+    # The wheel puts it beside the interpreter, which need not be on anyone's PATH.
+    own = Path(sys.executable).with_name("rg")
+    return str(own) if own.exists() else which("rg", path=config.child_env.get("PATH"))
+
+
+def _prompt(config: Config, secrets: Secrets, cwd: str) -> str:
+    return system_prompt(
+        cwd,
+        config_dir=str(config.config_dir),
+        date=date.today().isoformat(),
+        platform=platform(terse=True),
+        masks=secrets,
+    )
+
+
+def untouchable(config: Config) -> Ground:
+    """Return what no session touches unasked on this machine."""
+    return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""))
+
+
+def own_files(config: Config) -> tuple[str, ...]:
+    """Return what no tool touches: the ledger, the configuration, the files that hold models' keys."""
+    keys = [str(Path(profile.key_file).expanduser()) for profile in config.profiles.values() if profile.key_file]
+    named = [str(config.config_file), *(str(config.config_dir / name) for name in ("AGENTS.md", "CLAUDE.md"))]
+    return (str(config.state_root), *named, *keys)
