@@ -78,12 +78,16 @@ targets = st.one_of(inner, st.sampled_from(["OUT", "OUT/a", "OUT/d", "../outside
 moves = st.tuples(st.sampled_from(["link", "rename", "remove", "mkdir", "hard"]), inner, targets)
 kinds = st.sampled_from(["Read", "Write", "Write", "Edit", "Grep", "Glob", "move", "move", "move"])
 steps = st.lists(st.tuples(kinds, paths, st.none() | moves), min_size=1, max_size=6)
-commands = st.tuples(
-    st.sampled_from(
-        ["cat P", "echo x > P", "rm -rf P", "ln -sfn T P", "ln -f T P", "mv -f P T", "cp -r T P", "mkdir -p P"]
+commands = st.one_of(
+    st.tuples(
+        st.sampled_from(
+            ["cat P", "echo x > P", "rm -rf P", "ln -sfn T P", "ln -f T P", "mv -f P T", "cp T P", "mkdir -p P"]
+        ),
+        paths,
+        targets,
     ),
-    paths,
-    targets,
+    # No tree of any choice is copied: a link to / in its place would fill the disk of the machine that tests.
+    st.tuples(st.just("cp -r T P"), paths, st.sampled_from(["OUT", "OUT/d", "GRANTED"])),
 )
 
 
