@@ -6,6 +6,7 @@ whoever started the actor; commands left in the mailbox of a dead actor are answ
 """
 
 from collections import deque
+from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Event
 from typing import Any, Generic, TypeVar, final
@@ -69,6 +70,10 @@ class ActorCrash(Exception):
     """What the fence makes of a BaseException."""
 
 
+class CannotStartError(Exception):
+    """The system has no thread left for one more actor. Nothing of it was begun."""
+
+
 class MakaActor(pykka.ThreadingActor, Generic[M]):
     """Base of every actor. `__init__` stores its arguments; work starts with the first message."""
 
@@ -100,26 +105,37 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
 
     @final
     def on_receive(self, message: Any) -> None:
+        self.attempt(self.receive, message)
+
+    @final
+    def attempt(self, handle: Callable[[Any], None], message: Any) -> None:
+        """Handle a message, also one that was set aside: if that crashes, whoever sent a command is answered."""
         try:
-            self.receive(message)
+            self._fence(handle, message)
         except Exception:
             self._answer(message, UNKNOWN)
             raise
-        except BaseException as error:
-            self._answer(message, UNKNOWN)
-            raise ActorCrash(f"{type(error).__name__} in {type(self).__name__}") from error
 
     @final
     def on_stop(self) -> None:
-        self.cleanup()
+        self._fence(self.cleanup)
 
     @final
     def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
         try:
-            self.cleanup()
+            self._fence(self.cleanup)
         finally:
             if self._parent is not None:
                 self._parent(repr(exception_value))
+
+    def _fence(self, act: Callable[..., None], *args: Any) -> None:
+        """Act; let nothing out that Pykka would stop every actor of the process for."""
+        try:
+            act(*args)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise ActorCrash(f"{type(error).__name__} in {type(self).__name__}") from error
 
     def _handle_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
         # Pykka's own would print through the root logger, which belongs to the embedder.
@@ -127,8 +143,20 @@ class MakaActor(pykka.ThreadingActor, Generic[M]):
         pykka.ActorRegistry.unregister(self.actor_ref)
         self.actor_stopped.set()
 
+    def _start_actor_loop(self) -> None:
+        try:
+            super()._start_actor_loop()
+        except RuntimeError as error:
+            pykka.ActorRegistry.unregister(self.actor_ref)
+            self.actor_stopped.set()
+            has_ended(self.actor_ref).set()
+            raise CannotStartError(f"no thread can be started ({error}): let some runs end first") from error
+
     def _actor_loop_setup(self) -> None:
-        super()._actor_loop_setup()
+        try:
+            super()._actor_loop_setup()
+        except BaseException as error:  # Pykka takes an Exception for a failure to start, and nothing else
+            self._handle_failure(type(error), error, error.__traceback__)
         if self.actor_stopped.is_set() and self._parent is not None:
             self._parent("it could not start")  # Pykka calls no hook where on_start fails
 

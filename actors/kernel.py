@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from actors import recovery, session_protocol
 from actors.address import Address, ReplyTo, Tells
-from actors.base import MakaActor
+from actors.base import CannotStartError, MakaActor
 from actors.messages import (
     AnswerWait,
     ChildStarted,
@@ -47,13 +47,12 @@ from actors.session import SessionActor
 from actors.supervisor import Supervisor
 from actors.wiring import Ports
 from maka.contracts.commands import HOST_SHUTDOWN, Reply, Stop, StopReceipt
-from maka.contracts.errors import Refusal, RefusalCode
+from maka.contracts.errors import LedgerError, Refusal, RefusalCode
 from maka.contracts.ids import InvocationId, RunId, SessionId, is_id
 from maka.contracts.limits import SESSIONS_IDLE_MAX
 from projections import session_index
 
 FENCED = "this session's part of the program crashed too often; restart maka to try it again"
-CLOSED = Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
 
 
 class Live(Struct):
@@ -74,6 +73,7 @@ class KernelActor(MakaActor[ToKernel]):
         self._feed = feed
         self._live: dict[SessionId, Live] = {}
         self._fenced: set[SessionId] = set()
+        self._unloaded: set[SessionId] = set()
         self._ledger_died = False
         self._supervisor = Supervisor(ports.log, ports.clock, ports.timers, lambda: self.address, ledger)
         self._next_number = 1
@@ -127,7 +127,7 @@ class KernelActor(MakaActor[ToKernel]):
             live.address.stop()
         self._supervisor.stop_all()
         for message in self._early:
-            message.reply.set(CLOSED)
+            message.reply.set(session_protocol.CLOSED)
 
     # -- recovery -------------------------------------------------------------------------------------------------
 
@@ -161,31 +161,39 @@ class KernelActor(MakaActor[ToKernel]):
             self._closed += message.verdict not in ("parked", "damaged")
             self._open_door()
         else:
-            self._note_over(message.session_id, RunId(message.invocation_id))
+            is_damaged = message.verdict == "damaged"
+            self._note_over(message.session_id, RunId(message.invocation_id), is_damaged=is_damaged)
 
-    def _note_over(self, session_id: SessionId, run_id: RunId) -> None:
+    def _note_over(self, session_id: SessionId, run_id: RunId, *, is_damaged: bool = False) -> None:
         self._supervisor.finished(run_id)
-        if not self._ledger_died:
-            self._session(session_id).address.tell(RunOver(run_id=run_id))
+        if not self._ledger_died and (live := self._wake(session_id)) is not None:
+            live.address.tell(RunOver(run_id=run_id, is_damaged=is_damaged))
 
     def _open_door(self) -> None:
         if self._closing or self._open or self._recovered is None:
             return
         self._open = True
         for session_id in self._to_resume:
-            self._session(session_id)
+            self._wake(session_id)
         self._recovered.set(self._closed)
         while self._early:
-            self._admit(self._early.popleft())
+            self.attempt(self._admit, self._early.popleft())
 
     # -- commands -------------------------------------------------------------------------------------------------
 
     def _admit(self, message: Command) -> None:
         if self._shutdowns or self._ledger_died:
-            message.reply.set(CLOSED)
+            message.reply.set(session_protocol.CLOSED)
         elif not self._open:
             self._early.append(message)
-        elif isinstance(message, CreateSession):
+        else:
+            try:
+                self._pass_on(message)
+            except (LedgerError, CannotStartError) as error:  # nothing was decided yet
+                message.reply.set(Refusal(code=RefusalCode.NOT_READY, message=f"{error}; nothing was done"))
+
+    def _pass_on(self, message: Command) -> None:
+        if isinstance(message, CreateSession):
             self._create(message)
         else:
             self._route(message.command.session_id, message)
@@ -200,18 +208,12 @@ class KernelActor(MakaActor[ToKernel]):
             conflict = session_protocol.check_known(known, session_protocol.key_of(command))
             message.reply.set(conflict or session_protocol.outcome_of(stored))
             return
-        number, self._next_number = self._next_number, self._next_number + 1
         session_id = SessionId(self._ports.ids())
         live = self._start(session_id)
+        number, self._next_number = self._next_number, self._next_number + 1
         live.sent += 1
-        before = self._newest_in(command.real_cwd)
+        before = session_index.newest_in(reader.header_bytes(), command.real_cwd)  # its grants to the workspace go on
         live.address.tell(OpenSession(number=number, before=before, command=command, reply=message.reply))
-
-    def _newest_in(self, real_cwd: str) -> SessionId | None:
-        """Return the newest session of a directory: its grants to the workspace go on."""
-        headers = (session_index.decode(data) for data in self._ports.reader.header_bytes())
-        numbers = {header.number: header.session_id for header in headers if header.real_cwd == real_cwd}
-        return numbers[max(numbers)] if numbers else None
 
     def _route(self, session_id: SessionId, message: SessionCommand) -> None:
         if not is_id(session_id):
@@ -231,6 +233,15 @@ class KernelActor(MakaActor[ToKernel]):
             fenced = FENCED if session_id in self._fenced else None
             live.address.tell(Load(runs=self._supervisor.runs_of(session_id), fenced=fenced))
         return live
+
+    def _wake(self, session_id: SessionId) -> Live | None:
+        """Do as `_session`; one that can't be started now reads all of this in the log at one of the next sweeps."""
+        try:
+            return self._session(session_id)
+        except CannotStartError as error:
+            self.log.error("session_not_loaded", session_id=session_id, error_kind=str(error))
+            self._unloaded.add(session_id)
+            return None
 
     def _start(self, session_id: SessionId) -> Live:
         address = self.address
@@ -270,12 +281,15 @@ class KernelActor(MakaActor[ToKernel]):
             self.log.error("session_fenced", session_id=session_id)
             self._fenced.add(session_id)
             self._supervisor.give_up(session_id)
-        self._session(session_id)
+        self._wake(session_id)
 
     def _sweep(self) -> None:
         for session_id, live in tuple(self._live.items()):
             if not live.address.is_alive():
                 self._reload(session_id)
+        unloaded, self._unloaded = self._unloaded, set()
+        for session_id in sorted(unloaded):
+            self._wake(session_id)
         for session_id, run_id in self._supervisor.sweep():
             self._supervisor.run_died(session_id, run_id, "it ended without a word")
 

@@ -32,7 +32,14 @@ from actors.messages_ledger import (
     ToLedger,
 )
 from maka.contracts.codec import drafts
-from maka.contracts.errors import LedgerDamagedError, LedgerFailedError, LedgerFullError, Refusal, RefusalCode
+from maka.contracts.errors import (
+    FoldError,
+    LedgerDamagedError,
+    LedgerFailedError,
+    LedgerFullError,
+    Refusal,
+    RefusalCode,
+)
 from maka.contracts.events import Committed
 from maka.contracts.ids import IdSource
 from maka.contracts.limits import (
@@ -199,9 +206,10 @@ class LedgerActor(MakaActor[ToLedger]):
                 self._refused.add(message.to)
             message.to.tell(AppendDone(tag=message.tag, result=result))
         for close, result in zip(closes, results[len(appends) :], strict=True):
-            damaged = isinstance(result, Refusal) and result.code is RefusalCode.SESSION_DAMAGED
-            assert damaged or isinstance(result, Appended), f"a verdict was refused: {result}"
-            self._tell_closed(close.message, "damaged" if damaged else close.verdict)
+            if isinstance(result, Refusal):  # the verdict fits the run's facts: so what stands beside them is damaged
+                self._note_damaged(close.message, result.message)
+            else:
+                self._tell_closed(close.message, close.verdict)
 
     def _commit(self, appends: list[Append], partials: list[PutPartial]) -> list[AppendResult]:
         try:
@@ -270,18 +278,17 @@ class LedgerActor(MakaActor[ToLedger]):
             self._flush()
         try:
             events = recovery.read_run(self._store, invocation_id)
-        except LedgerDamagedError as error:
-            self.log.error("run_damaged", session_id=message.session_id, error_kind=str(error))
-            self._tell_closed(message, "damaged")
+            verdict = recovery_verdict.verdict(
+                events,
+                self._store.partials(invocation_id),
+                reason=message.reason,
+                ids=self._ids,
+                now_ms=self._clock.now_ms(),
+                waits_keep=self._waits_keep and message.keeps_waits,
+            )
+        except (LedgerDamagedError, FoldError) as error:
+            self._note_damaged(message, str(error))
             return
-        verdict = recovery_verdict.verdict(
-            events,
-            self._store.partials(invocation_id),
-            reason=message.reason,
-            ids=self._ids,
-            now_ms=self._clock.now_ms(),
-            waits_keep=self._waits_keep and message.keeps_waits,
-        )
         if not verdict.events:
             self._tell_closed(message, verdict.name)
             return
@@ -297,6 +304,10 @@ class LedgerActor(MakaActor[ToLedger]):
         self._note_start()
         self._closes.append(Close(message=message, verdict=verdict.name, append=append))
         self._count(append)
+
+    def _note_damaged(self, message: CloseRun, why: str) -> None:
+        self.log.error("run_damaged", session_id=message.session_id, error_kind=why)
+        self._tell_closed(message, "damaged")
 
     def _tell_closed(self, message: CloseRun, verdict: str) -> None:
         message.to.tell(RunClosed(session_id=message.session_id, invocation_id=message.invocation_id, verdict=verdict))

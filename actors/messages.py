@@ -169,9 +169,10 @@ class Load(Message, frozen=True):
 
 
 class RunOver(Message, frozen=True):
-    """From KernelActor: the run has ended, however it did; its end is durable."""
+    """From KernelActor: the run has ended, however it did; its end is durable, unless it `is_damaged`."""
 
     run_id: RunId
+    is_damaged: bool = False
 
 
 class RunParked(Message, frozen=True):

@@ -100,7 +100,7 @@ class RunActor(MakaActor[ToRun]):
             return
         self._decide(message)
         while self._stash and self._state.in_flight is None:
-            self._decide(self._stash.popleft())
+            self.attempt(self._decide, self._stash.popleft())
 
     def cleanup(self) -> None:
         self._deadlines.disarm_all()

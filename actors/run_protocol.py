@@ -33,7 +33,7 @@ from actors.run_types import Deciding, Decision, Env, InFlight, NextRequest, Pur
 from actors.verdicts import ToolAnswer
 from maka.contracts.commands import HOST_SHUTDOWN
 from maka.contracts.content import FunctionCall, Outcome
-from maka.contracts.errors import FailureClass, Refusal, RefusalCode
+from maka.contracts.errors import FailureClass, LedgerDamagedError, Refusal, RefusalCode
 from maka.contracts.events import Committed, RuntimeEvent, Status
 from maka.contracts.ids import EventId
 from maka.contracts.ports import Appended
@@ -90,6 +90,8 @@ def _work(d: Deciding, message: Work) -> None:
             run_waits.ask(d, call_id, asked)
         case AnswerRun(command=command, reply=reply):
             run_waits.answer(d, command, reply)
+            if d.state.claim is None:
+                _arm_deadline(d)
             run_waits.park_if_idle(d)
         case Deltas(generation=generation, batch=batch):
             if _is_live(d, generation):
@@ -269,5 +271,8 @@ def _refused(d: Deciding, flight: InFlight, refusal: Refusal) -> None:
             d.set(ended=True, receipt=refusal)
             run_ending.cancel_effects(d)
             d.do(AnswerStops(refusal), Finish(d.state.facts.position))
+        case RefusalCode.SESSION_DAMAGED:
+            # Nothing more can be recorded of it: whoever looks after the dead tries to end it, and fences the session.
+            raise LedgerDamagedError(refusal.message, session_id=d.who.session_id)
         case _:
             raise AssertionError(f"the ledger refused {flight.purpose}: {refusal.code} {refusal.message}")

@@ -7,7 +7,7 @@ left open. The first answer that is handled wins; every other one is refused and
 from msgspec.structs import replace
 
 from actors import mapper
-from actors.run_effects import AnswerStops, LetGo, Reply
+from actors.run_effects import AnswerStops, Disarm, LetGo, Reply
 from actors.run_ending import active_ms, append
 from actors.run_tools import answer_due, next_request, tool_ended
 from actors.run_types import Deciding, Purpose, Work
@@ -28,6 +28,8 @@ from maka.contracts.errors import Refusal, RefusalCode
 from maka.contracts.events import RuntimeEvent
 from maka.contracts.ids import CallId, EventId
 from maka.contracts.tool_ports import Asked
+
+NO_ANSWER = "none was given. Go on as you think best, and say in the end what you assumed."
 
 
 def ask(d: Deciding, call_id: CallId, asked: Asked | str) -> None:
@@ -61,15 +63,19 @@ def is_parked(d: Deciding) -> bool:
 
 
 def park_if_idle(d: Deciding) -> None:
-    """Offer to let the run's actors go: its waits are durable, and an answer revives it."""
+    """Offer to let the run's actors go: its waits are durable, and an answer revives it.
+
+    From then on nothing but a command may move it: the session may take it for one without actors already.
+    """
     if is_parked(d):
-        d.do(LetGo())
+        d.do(Disarm("deadline"), LetGo())
 
 
 def stay_parked(d: Deciding) -> None:
     """Answer the host's own stop: a parked run outlives it."""
     receipt = commands.StopReceipt(session_id=d.who.session_id, run_id=d.who.run_id, was="waiting for a person")
-    d.do(AnswerStops(receipt), LetGo())
+    d.do(AnswerStops(receipt))
+    park_if_idle(d)
 
 
 def answer(d: Deciding, command: commands.Answer, reply: object) -> None:
@@ -133,4 +139,4 @@ def _words(command: commands.Answer) -> str:
         return "The person allowed it. Repeat the call that needed it."
     if command.decision == "deny":
         return "The person denied it. Go on without it, or say what can't be done."
-    return "\n".join(f"Answer {number}: {each or '(none)'}" for number, each in enumerate(command.answers or (), 1))
+    return "\n".join(f"Answer {number}: {each or NO_ANSWER}" for number, each in enumerate(command.answers or (), 1))

@@ -40,16 +40,15 @@ from actors.messages_ledger import (
 )
 from actors.messages_run import ToRun
 from actors.session_log import SessionLog
-from actors.session_open import Opened, Order, Pending
+from actors.session_open import Opened, Pending
 from actors.session_run import OwnRun
 from actors.session_undo import Prepared
 from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply
-from maka.contracts.content import RunLimits
 from maka.contracts.errors import FoldError, LedgerDamagedError, Refusal, RefusalCode
 from maka.contracts.ids import InvocationId, RunId, SessionId
-from maka.contracts.ports import Append, AppendResult, CommandKey
+from maka.contracts.ports import Append, AppendResult
 
 Stashed = OpenSession | SendMessage | StopSession | SetBoundary | AnswerWait | UndoChanges | RunOver | RunParked
 
@@ -109,6 +108,8 @@ class SessionActor(MakaActor[ToSession]):
                 self._closing.discard(invocation_id)
                 if verdict == "parked":
                     self._run.park(RunId(invocation_id))
+                elif verdict == "damaged":
+                    self._shut_off(f"run {invocation_id} can't be ended")
                 self._loaded()
             case LedgerUp():
                 self._held = False
@@ -135,7 +136,7 @@ class SessionActor(MakaActor[ToSession]):
             elif self._loading or self._closing:
                 return
             self._stash.popleft()
-            self._handle(first)
+            self.attempt(self._handle, first)
         if self._pending is None and not self._loading and not self._closing:
             self._start_next()
         if self._is_idle():
@@ -162,9 +163,11 @@ class SessionActor(MakaActor[ToSession]):
                     self._run.answer(self._log, command, reply)
             case UndoChanges(command=command, reply=reply):
                 self._undo(command, reply)
-            case RunOver(run_id=run_id):
+            case RunOver(run_id=run_id, is_damaged=is_damaged):
                 self._run.over(run_id)
-                if self._catch_up() and self._log.header is not None and run_id in self._log.header.open_runs:
+                if is_damaged:
+                    self._shut_off(f"run {run_id} can't be ended")
+                elif self._catch_up() and self._log.header is not None and run_id in self._log.header.open_runs:
                     self._run.park(run_id)  # its actor died, but a person may still answer
             case RunParked(run_id=run_id, handled=handled):
                 self._run.let_go(run_id, handled)
@@ -193,8 +196,7 @@ class SessionActor(MakaActor[ToSession]):
         header = self._log.header
         if header is None:
             self._loading = False
-            words = "no such session; `maka sessions` lists them"
-            self._refusal = Refusal(code=RefusalCode.UNKNOWN_SESSION, message=words)
+            self._refusal = session_protocol.unknown()
             return
         for run_id in header.open_runs:
             alive = self._alive.get(run_id)
@@ -226,62 +228,46 @@ class SessionActor(MakaActor[ToSession]):
         try:
             self._log.catch_up(self._ports.reader)
         except (LedgerDamagedError, FoldError) as error:
-            self.log.error("session_damaged", error_kind=str(error))
-            words = f"session {self._id} is damaged ({error}); `maka verify` shows where; no other is touched"
-            self._refusal = Refusal(code=RefusalCode.SESSION_DAMAGED, message=words)
+            self._shut_off(str(error))
             return False
         return True
+
+    def _shut_off(self, why: str) -> None:
+        self.log.error("session_damaged", error_kind=why)
+        self._refusal = session_protocol.damaged(self._id, why)
 
     # -- messages -------------------------------------------------------------------------------------------------
 
     def _take_message(self, command: commands.SendMessage, reply: ReplyTo[Reply]) -> None:
-        if self._refusal is not None or self._log.header is None:
-            assert self._refusal is not None
-            reply.set(self._refusal)
-            return
-        key = session_protocol.key_of(command)
-        if (stored := session_open.stored_outcome(self._ports.reader, key)) is not None:
-            reply.set(stored)
-            return
-        if self._shutting_down:
-            reply.set(Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later"))
-            return
-        refusal = session_protocol.check_message(command, self._log.header, waiting=len(self._log.queue))
-        if refusal is not None:
-            reply.set(refusal)
-        elif self._run.run_id is not None or self._log.queue:
-            at = At(self._ports.ids(), self._ports.clock.now_ms())
+        busy, closing = self._run.run_id is not None, self._shutting_down
+        answer = self._refusal or session_open.take_message(self._ports, self._log, command, busy=busy, closing=closing)
+        if isinstance(answer, Append):  # it waits in the queue
             self._fallback, self._held = command.profile, False
-            self._send(session_protocol.queue_message(command, self._log.control_seq, at), reply)
-        else:
-            self._open(Order(command.text, command.profile, command.limits), key, reply)
+        self._act(answer, reply)
 
     def _start_next(self) -> None:
         """Start the run of the oldest message that waits, unless there is no room or no profile for it."""
         if self._run.run_id is not None or self._shutting_down or self._held or self._refusal is not None:
             return
-        waiting = next(iter(self._log.queue.values()), None)
-        if waiting is not None:
-            queued = waiting.queued
-            order = Order(queued.text, queued.profile or "", queued.limits or RunLimits(), waiting.message_id)
-            self._open(order, None)
-
-    def _open(self, order: Order, key: CommandKey | None, reply: ReplyTo[Reply] | None = None) -> None:
-        prepared = session_open.prepare(self._ports, self._log, order, key, fallback=self._fallback)
-        if isinstance(prepared, Refusal):
-            self._held = reply is None  # a queued message waits for one that brings a profile
-            if reply is not None:
-                reply.set(prepared)
-            elif prepared.code is RefusalCode.LEDGER_FULL:
+        opened = session_open.open_next(self._ports, self._log, fallback=self._fallback)
+        if isinstance(opened, Opened):
+            self._send(opened.append, None, opened)
+        elif opened is not None:
+            self._held = True  # until a message brings a profile, or there is room
+            if opened.code is RefusalCode.LEDGER_FULL:
                 self._ledger.tell(RoomWanted(to=self.address))
-            return
-        append, opened = prepared
-        self._send(append, reply, opened)
 
     # -- answers of the ledger ------------------------------------------------------------------------------------
 
     def _answered(self, pending: Pending, result: AppendResult) -> None:
         self._pending = None
+        try:
+            self._stored(pending, result)
+        except BaseException:
+            pending.answer(UNKNOWN)
+            raise
+
+    def _stored(self, pending: Pending, result: AppendResult) -> None:
         if isinstance(result, Refusal):
             self._held = pending.reply is None  # until LedgerUp
             pending.answer(result)
@@ -309,11 +295,11 @@ class SessionActor(MakaActor[ToSession]):
         undo = self._refusal or session_undo.prepare(self._ports, self._log, command, live=live, closing=closing)
         self._act(undo, reply)
 
-    def _act(self, answer: Append | Prepared | Reply, reply: ReplyTo[Reply]) -> None:
+    def _act(self, answer: Append | Opened | Prepared | Reply, reply: ReplyTo[Reply]) -> None:
         match answer:
             case Append():
                 self._send(answer, reply)
-            case Prepared():
+            case Opened() | Prepared():
                 self._send(answer.append, reply, answer)
             case _:
                 reply.set(answer)

@@ -10,7 +10,7 @@ from actors.session_protocol import Admission, Opening
 from actors.session_undo import Prepared
 from actors.wiring import Ports
 from maka.contracts.boundary import CarriedGrant
-from maka.contracts.commands import ChangeBoundary, Reply
+from maka.contracts.commands import ChangeBoundary, Reply, SendMessage
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import MessageId, SessionId
@@ -31,6 +31,7 @@ class Order(Struct, frozen=True):
 class Opened(Struct, frozen=True, kw_only=True):
     """A run that starts when its first append is durable."""
 
+    append: Append
     opening: Opening
     provider: Provider
     kit: request.Kit
@@ -72,13 +73,37 @@ def boundary_change(ports: Ports, log: SessionLog, command: ChangeBoundary) -> A
     return session_protocol.change_boundary(command, log.boundary, log.control_seq, at)
 
 
-def prepare(
-    ports: Ports, log: SessionLog, order: Order, key: CommandKey | None, *, fallback: str
-) -> tuple[Append, Opened] | Refusal:
-    """Return a run's first append and what starts when it is durable.
+def take_message(
+    ports: Ports, log: SessionLog, command: SendMessage, *, busy: bool, closing: bool
+) -> Append | Opened | Reply:
+    """Return what becomes of a message: the run that it opens, its place in the queue, or why it isn't taken."""
+    key = session_protocol.key_of(command)
+    if (stored := stored_outcome(ports.reader, key)) is not None:
+        return stored
+    if closing:
+        return session_protocol.CLOSED
+    assert log.header is not None, "a session without one refuses everything"
+    if (refusal := session_protocol.check_message(command, log.header, waiting=len(log.queue))) is not None:
+        return refusal
+    if busy or log.queue:
+        return session_protocol.queue_message(command, log.control_seq, At(ports.ids(), ports.clock.now_ms()))
+    return _open(ports, log, Order(command.text, command.profile, command.limits), key, fallback="")
 
-    `fallback` is the profile to use where a queued message's own is gone, as it may be after a restart.
+
+def open_next(ports: Ports, log: SessionLog, *, fallback: str) -> Opened | Refusal | None:
+    """Return the run of the oldest message that waits, if one does.
+
+    `fallback` is the profile to use where the message's own is gone, as it may be after a restart.
     """
+    waiting = next(iter(log.queue.values()), None)
+    if waiting is None:
+        return None
+    queued = waiting.queued
+    order = Order(queued.text, queued.profile or "", queued.limits or RunLimits(), waiting.message_id)
+    return _open(ports, log, order, None, fallback=fallback)
+
+
+def _open(ports: Ports, log: SessionLog, order: Order, key: CommandKey | None, *, fallback: str) -> Opened | Refusal:
     try:
         provider = _provider(ports, order, fallback)
         prepared = _admission(ports, log, provider, order.limits)
@@ -91,7 +116,7 @@ def prepare(
     if isinstance(opening, Refusal):
         return opening
     append = Append(groups=opening.append.groups, blobs=blobs, command=key)
-    return append, Opened(opening=opening, provider=provider, kit=admission.kit)
+    return Opened(append=append, opening=opening, provider=provider, kit=admission.kit)
 
 
 def _admission(

@@ -25,7 +25,7 @@ from maka.contracts.commands import (
     SessionCreated,
 )
 from maka.contracts.content import BlobRef, InvocationOpened, RunConfiguration, RunLimits, SessionOpened
-from maka.contracts.errors import Refusal, RefusalCode
+from maka.contracts.errors import LedgerDamagedError, LedgerError, Refusal, RefusalCode
 from maka.contracts.events import Cause, Committed, RuntimeEvent
 from maka.contracts.ids import CommandId, IdSource, InvocationId, MessageId, RunId, SessionId, TurnId, is_command_id
 from maka.contracts.limits import PROMPT_CHARS_MAX, QUEUED_MESSAGES_MAX, TITLE_CHARS_MAX
@@ -36,6 +36,8 @@ from projections.model_history import History
 from projections.run_state import RunIdentity
 from projections.session_index import Header
 from projections.settlement import Ending, settle
+
+CLOSED = Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -137,6 +139,22 @@ def _check_id(command_id: CommandId) -> Refusal | None:
 def wait_closed() -> Refusal:
     words = "nobody waits for this answer any more: it was answered before, or the run has ended"
     return Refusal(code=RefusalCode.WAIT_CLOSED, message=words)
+
+
+def damaged(session_id: SessionId, why: str) -> Refusal:
+    words = f"session {session_id} is damaged ({why}); `maka verify` shows where; no other is touched"
+    return Refusal(code=RefusalCode.SESSION_DAMAGED, message=words)
+
+
+def unreadable(session_id: SessionId, error: LedgerError) -> Refusal:
+    """Say whether a session that can't be read is damaged, or only can't be read now."""
+    if isinstance(error, LedgerDamagedError):
+        return damaged(session_id, str(error))
+    return Refusal(code=RefusalCode.NOT_READY, message=f"{error}; nothing was done, try again")
+
+
+def unknown() -> Refusal:
+    return Refusal(code=RefusalCode.UNKNOWN_SESSION, message="no such session; `maka sessions` lists them")
 
 
 def invalid(message: str) -> Refusal:

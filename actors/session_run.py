@@ -17,7 +17,7 @@ from actors.session_undo import Prepared
 from actors.wiring import Ports
 from maka.contracts import commands
 from maka.contracts.commands import Reply
-from maka.contracts.errors import Refusal, RefusedError
+from maka.contracts.errors import LedgerError, Refusal, RefusedError
 from maka.contracts.events import Committed
 from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.model_ports import Provider
@@ -139,16 +139,19 @@ class OwnRun:
         """Bring a parked run back. `must_ask` says that it will need its model again."""
         assert self.run_id is not None and log.header is not None
         assert log.history is not None and log.boundary is not None
-        items = read_run(self._ports.reader, InvocationId(self.run_id))
-        opening = run_resume.opening_of(items)
         provider: Provider | None = None
+        try:
+            items = read_run(self._ports.reader, InvocationId(self.run_id))
+            opening = run_resume.opening_of(items)
+            prompt = self._ports.reader.blob(opening.configuration.prompt.sha256)
+            tools = self._ports.reader.blob(opening.configuration.tools.sha256)
+        except LedgerError as error:
+            return session_protocol.unreadable(self._session_id, error)
         try:
             provider = self._ports.providers(opening.route.profile)
         except RefusedError as error:
             if must_ask:
                 return error.refusal
-        prompt = self._ports.reader.blob(opening.configuration.prompt.sha256)
-        tools = self._ports.reader.blob(opening.configuration.tools.sha256)
         kit = request.kit_from_record(opening, provider, prompt or b"", tools or b"[]")
         cwd, now_s = log.header.real_cwd, self._ports.clock.monotonic_s()
         state = run_resume.resume_state(items, log.history, log.seen, log.boundary, cwd=cwd, now_s=now_s)

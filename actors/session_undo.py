@@ -12,7 +12,7 @@ from actors.mapper import At, Who
 from actors.recovery import read_run
 from actors.run_types import Plan, State
 from actors.session_log import SessionLog
-from actors.session_protocol import invalid
+from actors.session_protocol import CLOSED, invalid
 from actors.wiring import Ports
 from maka.contracts.codec import canonical_json, drafts, hash_hex
 from maka.contracts.commands import Undo, UndoReceipt
@@ -51,7 +51,7 @@ def prepare(
         if (known := ports.reader.command(key.scope, key.command_id)) is not None:
             return _known(ports, known.position, known.command_hash == key.command_hash)
         if closing:
-            return Refusal(code=RefusalCode.SHUTTING_DOWN, message="the host is shutting down; try again later")
+            return CLOSED
         log.catch_up(ports.reader)
         assert log.header is not None
         busy = live in log.header.open_runs or bool(log.queue)

@@ -6,6 +6,7 @@ it is the process's, and another host may live in it.
 
 import contextlib
 import threading
+from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -16,6 +17,22 @@ from actors.base import MakaActor, has_ended
 
 M = TypeVar("M")
 PRUNE_EVERY = 256
+LAST_MOMENT_S = 0.1
+
+
+class Patience:
+    """How long the end of a host may still wait, all of its steps together. Begins with the first question."""
+
+    def __init__(self, total_s: float, now_s: Callable[[], float] = monotonic) -> None:
+        self._total_s = total_s
+        self._now_s = now_s
+        self._until_s: float | None = None
+
+    def left_s(self) -> float:
+        """Return what is left; a moment in any case, for what is over already."""
+        if self._until_s is None:
+            self._until_s = self._now_s() + self._total_s
+        return max(LAST_MOMENT_S, self._until_s - self._now_s())
 
 
 class Troupe:

@@ -25,7 +25,7 @@ from actors.ledger import LedgerActor
 from actors.messages import LedgerDied, Recover, Shutdown, Sweep, ToKernel
 from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
-from actors.troupe import Troupe
+from actors.troupe import Patience, Troupe
 from actors.wiring import Ports
 from maka.config import Config, known_secrets, read_key
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
@@ -55,7 +55,8 @@ from maka.tools.put_back import PutBackTool
 from maka.tools.registry import builtin_tools
 from maka.tools.survey import ground_of
 
-ACTOR_STOP_TIMEOUT_S = 5.0
+LEDGER_STOP_TIMEOUT_S = 5.0
+"""Beside SHUTDOWN_TIMEOUT_S: the store isn't closed under a commit."""
 FAILED = "the ledger failed; start again to see what is durable"
 
 
@@ -129,7 +130,8 @@ def open_host(config: Config) -> Host:
         stack.callback(sink.close)
         log = make_logger(sink, secrets.redact, config.log_level)
         io = IoLoop.start()
-        stack.callback(io.close)
+        patience = Patience(SHUTDOWN_TIMEOUT_S)
+        stack.callback(lambda: io.close(patience.left_s()))
         timers = ThreadTimers.start()
         stack.callback(timers.close)
         failed = Event()
@@ -143,21 +145,20 @@ def open_host(config: Config) -> Host:
                 kernel.tell(LedgerDied(reason=reason))
 
         clock, ids = SystemClock(), UuidSource()
-        ledger: Address[ToLedger] = _start(
-            stack, LedgerActor, log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep
-        )
+        writer = (log, fatal, store, blobs, clock, timers, ids, fatal, config.waits_keep)
+        ledger: Address[ToLedger] = _start(stack, lambda: LEDGER_STOP_TIMEOUT_S, LedgerActor, *writer)
         troupe = Troupe()
         processes = AsyncProcesses(io, config.tool_limits)
         providers = Providers(config.profiles, io, secrets)
         ports = _ports(config, log, processes, timers, store, blobs, providers, troupe, secrets)
-        feed = _start_feed(stack, log, store)
+        feed = _start_feed(stack, log, store, patience)
         ledger.tell(Follow(to=feed))
-        stack.callback(_stop_troupe, troupe, log)
-        kernel: Address[ToKernel] = _start(stack, KernelActor, ports, fatal, ledger, feed)
+        stack.callback(_stop_troupe, troupe, log, patience)
+        kernel: Address[ToKernel] = _start(stack, patience.left_s, KernelActor, ports, fatal, ledger, feed)
         over.append(kernel)
         recovered = _recover(kernel, failed)
         _sweep(timers, kernel)
-        stack.callback(_shut_down, kernel, failed, log)
+        stack.callback(_shut_down, kernel, failed, log, patience)
         manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set)
         return Host(manager, store, recovered, failed, processes.kill_all, stack.pop_all())
 
@@ -250,7 +251,7 @@ def own_files(config: Config) -> tuple[str, ...]:
     return (str(config.state_root), *named, *keys)
 
 
-def _start_feed(stack: ExitStack, log: Log, store: LmdbLedger) -> Address[ToFeed]:
+def _start_feed(stack: ExitStack, log: Log, store: LmdbLedger, patience: Patience) -> Address[ToFeed]:
     """Start the feed, with a successor for each one that crashes: its readers come again, and no run notices."""
     refs: list[pykka.ActorRef[ProjectionActor]] = []
 
@@ -263,7 +264,7 @@ def _start_feed(stack: ExitStack, log: Log, store: LmdbLedger) -> Address[ToFeed
 
     refs.append(ProjectionActor.start(log, died, store))
     feed: Address[ToFeed] = Address(refs[-1])
-    stack.callback(lambda: _stop(refs[-1]))
+    stack.callback(lambda: _stop(refs[-1], patience.left_s))
     return feed
 
 
@@ -277,22 +278,22 @@ def _sweep(timers: ThreadTimers, kernel: Address[ToKernel]) -> None:
     timers.after(SWEEP_EVERY_S, tick)
 
 
-def _start(stack: ExitStack, actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
+def _start(stack: ExitStack, left_s: Callable[[], float], actor: type[MakaActor[Any]], *args: Any) -> Address[Any]:
     """Start an actor whose stop, bounded in time, is part of closing."""
     ref = actor.start(*args)
-    stack.callback(_stop, ref)
+    stack.callback(_stop, ref, left_s)
     return Address(ref)
 
 
-def _stop(ref: pykka.ActorRef[Any]) -> None:
+def _stop(ref: pykka.ActorRef[Any], left_s: Callable[[], float]) -> None:
     try:
-        ref.stop(block=True, timeout=ACTOR_STOP_TIMEOUT_S)
+        ref.stop(block=True, timeout=left_s())
     except (pykka.ActorDeadError, pykka.Timeout):
         return
 
 
-def _stop_troupe(troupe: Troupe, log: Log) -> None:
-    left = troupe.stop_all(ACTOR_STOP_TIMEOUT_S)
+def _stop_troupe(troupe: Troupe, log: Log, patience: Patience) -> None:
+    left = troupe.stop_all(patience.left_s())
     if left:
         log.error("actors_left", count=left)
 
@@ -309,9 +310,9 @@ def _recover(kernel: Address[ToKernel], failed: Event) -> int:
     return recovered
 
 
-def _shut_down(kernel: Address[ToKernel], failed: Event, log: Log) -> None:
+def _shut_down(kernel: Address[ToKernel], failed: Event, log: Log, patience: Patience) -> None:
     reply: OneShot[bool] = OneShot()
     if failed.is_set() or not kernel.tell(Shutdown(reply=reply)):
         return
-    if reply.wait(SHUTDOWN_TIMEOUT_S) is None:
+    if reply.wait(patience.left_s()) is None:
         log.error("shutdown_incomplete", timeout_s=SHUTDOWN_TIMEOUT_S)

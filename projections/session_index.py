@@ -70,6 +70,15 @@ class Numbered(Struct, frozen=True, gc=False):
     number: int
 
 
+class Placed(Struct, frozen=True, gc=False, rename="camel"):
+    """As much of a header as says which session of a directory is the newest."""
+
+    session_id: SessionId
+    number: int
+    real_cwd: str
+
+
+_placed = msgspec.json.Decoder(Placed)
 _encoder = msgspec.json.Encoder()
 _numbered = msgspec.json.Decoder(Numbered)
 _decoder = msgspec.json.Decoder(Header)
@@ -86,6 +95,19 @@ def decode(data: bytes | memoryview) -> Header:
         return _decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise CodecError(f"not a session header (maka verify --rebuild makes it anew): {error}") from None
+
+
+def newest_in(headers: Iterable[bytes], real_cwd: str) -> SessionId | None:
+    """Return the newest session of a directory. A header that can't be read is passed over: its session shows it."""
+    newest: Placed | None = None
+    for data in headers:
+        try:
+            found = _placed.decode(data)
+        except msgspec.MsgspecError:
+            continue
+        if found.real_cwd == real_cwd and (newest is None or found.number > newest.number):
+            newest = found
+    return None if newest is None else newest.session_id
 
 
 def number_of(data: bytes | memoryview) -> int:

@@ -8,9 +8,13 @@ def main() -> None:
     """Run the command line of this process and exit with its code."""
     import sys
 
-    from maka.cli.output import open_streams
+    try:
+        from maka.cli.output import open_streams
 
-    open_streams()
-    from maka.cli.program import run_program
+        open_streams()
+        from maka.cli.program import run_program
 
-    sys.exit(run_program(sys.argv[1:]))
+        code = run_program(sys.argv[1:])
+    except KeyboardInterrupt:  # before there was anything to stop
+        code = 130
+    sys.exit(code)

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
+from maka.cli.output import note
+from maka.cli.words import counted
 from maka.contracts.codec import CodecError
 from maka.contracts.content import InvocationOpened
-from maka.contracts.errors import LedgerDamagedError, Refusal, RefusalCode, RefusedError
+from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import RunId, SessionId
 from maka.contracts.ports import LedgerReader
 from projections.session_index import Header, SessionStatus, decode
@@ -15,11 +17,17 @@ _CONTINUED = (SessionStatus.IDLE, SessionStatus.WAITING)
 
 
 def read_headers(reader: LedgerReader) -> list[Header]:
-    """Return every session's header, in order of number."""
-    try:
-        return sorted((decode(data) for data in reader.header_bytes()), key=lambda header: header.number)
-    except CodecError as error:
-        raise LedgerDamagedError(str(error)) from None
+    """Return every session's header, in order of number; says so where one can't be read."""
+    headers: list[Header] = []
+    lost = 0
+    for data in reader.header_bytes():
+        try:
+            headers.append(decode(data))
+        except CodecError:
+            lost += 1
+    if lost:
+        note(f"maka: {counted(lost, 'session')} can't be listed, since the header is damaged: maka verify --rebuild")
+    return sorted(headers, key=lambda header: header.number)
 
 
 def find_session(headers: Sequence[Header], name: str) -> Header:

@@ -16,6 +16,8 @@ from maka.contracts.limits import KILL_GRACE_S, TERM_GRACE_S
 from maka.edges.proc_files import PROC
 from maka.edges.process_tree import Stat, Table, boot_id, is_alive
 
+EMPTY_LOOKS_MAX = 8
+"""One that forks and leaves, again and again, is between two numbers at many looks: nobody is gone who may be that."""
 FIRST_POLL_S = 0.001
 POLL_S = 0.02
 
@@ -32,6 +34,7 @@ class Ending:
         self._over_at_s = self._kill_at_s + KILL_GRACE_S
         self._killing = False
         self._known: list[Stat] = []
+        self._empty_looks = 0
         self._told: set[tuple[int, int]] = set()
 
     def must_look(self) -> bool:
@@ -42,15 +45,19 @@ class Ending:
 
     def step(self, table: Table) -> bool:
         """Signal those that are found; says whether the end has come: nobody is, or no grace is left."""
-        self._known = table.related(self.leader, self._pipes)
-        if not self._known:
+        found, now_s = table.related(self.leader, self._pipes), time.monotonic()
+        is_late = self._killing and now_s >= self._over_at_s
+        self._killing = now_s >= self._kill_at_s
+        self._empty_looks = 0 if found else self._empty_looks + 1
+        if not found and (not table.is_restless or self._empty_looks == EMPTY_LOOKS_MAX):
             return True
-        self.was_found = True
-        now_s = time.monotonic()
-        if self._killing and now_s >= self._over_at_s:
+        self._known = found or self._known
+        if is_late:
             self.survivors = tuple(stat.pid for stat in self._known)
             return True
-        self._killing = now_s >= self._kill_at_s
+        if not found:
+            return False
+        self.was_found = True
         if self._killing:
             kill(self.leader.group, self._known)
         else:
@@ -62,6 +69,8 @@ class Ending:
             who = (stat.pid, stat.start_ticks)
             if who not in self._told:
                 _send(stat, signal.SIGTERM)
+                if stat.state in "Tt":
+                    _send(stat, signal.SIGCONT)  # a stopped one handles nothing before
             self._told.add(who)
         if not os.path.isdir(PROC):
             _send_group(self.leader.group, signal.SIGTERM)

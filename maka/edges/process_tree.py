@@ -75,12 +75,16 @@ def is_alive(stat: Stat) -> bool:
 
 
 class Table:
-    """All processes as they were when this was made. Reads all of `/proc`: not for the I/O thread."""
+    """All processes as they were when this was made. Reads all of `/proc`: not for the I/O thread.
+
+    `is_restless` says that one went before it could be looked at, so that what it left behind may be missing here.
+    """
 
     def __init__(self) -> None:
         read = map(stat_of, pids())
         self._stats = {stat.pid: stat for stat in read if stat is not None}
         self._marks: dict[int, bytes] = {}
+        self.is_restless = False
         self._own = os.getpid()
         self._spared = self._line_of(self._own)
 
@@ -132,6 +136,7 @@ class Table:
         if pid not in self._marks:
             path = f"{PROC}/{pid}/environ"
             environ = read_file(path)
+            self.is_restless = self.is_restless or (environ is None and stat_of(pid) is None)
             if environ == b"":
                 # Either it has none, or it is just becoming another program, and has none for that moment.
                 time.sleep(EXEC_S)

@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from maka.contracts.codec import Draft
-from maka.contracts.errors import LedgerDamagedError, Refusal, RefusalCode
+from maka.contracts.errors import FoldError, LedgerDamagedError, Refusal, RefusalCode
 from maka.contracts.events import Committed
 from maka.contracts.ids import CommandId, InvocationId, SessionId, id_bytes
 from maka.contracts.ports import Append, Appended, AppendResult, CommandKey, KnownCommand, LedgerHead
@@ -139,6 +139,8 @@ class Batch:
 def _fold(header: Header | None, item: Committed) -> Header:
     try:
         return session_index.fold(header, item)
-    except ValueError as error:
-        # The rules admitted the fact: a fold that refuses it is a bug of either, and no store may hide it.
-        raise AssertionError(f"the session's header can't take position {item.position}: {error}") from error
+    except FoldError as error:
+        # The rules admitted the fact, so the header's row is missing, or isn't what its facts say.
+        session_id = item.event.session_id
+        words = f"session {session_id}: its header can't take the fact ({error}): run `maka verify --rebuild`"
+        raise LedgerDamagedError(words, session_id=session_id) from error

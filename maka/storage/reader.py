@@ -140,11 +140,8 @@ class LmdbReader:
             raise LedgerDamagedError(f"command {command_id}: {error}") from None
 
     def open_work(self) -> list[OpenWork]:
-        rows = self._all(self.databases.open_work)
-        try:
-            return sorted((unpack_open(key, value) for key, value in rows), key=lambda work: work.position)
-        except CodecError as error:
-            raise LedgerDamagedError(str(error)) from None
+        found = (self._work(key, value) for key, value in self._all(self.databases.open_work))
+        return sorted((work for work in found if work is not None), key=lambda work: work.position)
 
     def header_bytes(self) -> list[bytes]:
         return [value for _, value in self._all(self.databases.session_headers)]
@@ -154,8 +151,9 @@ class LmdbReader:
         with snapshot_of(self.environment) as snapshot, snapshot.cursor(numbers) as cursor:
             if snapshot.stat(numbers)["entries"] == snapshot.stat(headers)["entries"]:
                 return int.from_bytes(cursor.key()[:8], "big") if cursor.last() else 0
-        # A row is missing: until it is made again the headers say it, which takes a look at each.
-        return max(map(session_index.number_of, self.header_bytes()), default=0)
+            last = int.from_bytes(cursor.key()[:8], "big") if cursor.last() else 0
+        # A row is missing: until it is made again the headers say it, too, which takes a look at each.
+        return max(last, *map(_number_of, self.header_bytes()), 0)
 
     def header_of(self, session_id: SessionId) -> bytes | None:
         return self._get(self.databases.session_headers, _id(session_id))
@@ -193,6 +191,19 @@ class LmdbReader:
                 pass
         control = self._get(self.databases.session_headers, invocation)
         return SessionId(id_text(invocation)) if control is not None else None
+
+    def _work(self, key: bytes, value: bytes) -> OpenWork | None:
+        """Read a row of open work; one that is damaged says what the tail of its invocation does."""
+        try:
+            return unpack_open(key, value)
+        except CodecError:
+            pass
+        row = self._get(self.databases.tails, key) if len(key) == ID_BYTES else None
+        try:
+            tail = unpack_tail(row or b"")
+        except CodecError:
+            return None  # the session's own header still names its open runs
+        return OpenWork(tail.session_id, InvocationId(id_text(key)), tail.run_id, tail.position)
 
     def _get(self, database: Database, key: bytes | None) -> bytes | None:
         if key is None:
@@ -253,6 +264,13 @@ class LmdbReader:
 def _damaged(error: CodecError, session_id: SessionId | None, position: int | None) -> LedgerDamagedError:
     where = f"session {session_id or 'unknown'}, position {position if position is not None else 'unknown'}"
     return LedgerDamagedError(f"{where}: {error}: run `maka verify`", session_id=session_id, position=position)
+
+
+def _number_of(header: bytes) -> int:
+    try:
+        return session_index.number_of(header)
+    except CodecError:
+        return 0  # damaged: its own session shows it
 
 
 def _id(value: str) -> bytes | None:

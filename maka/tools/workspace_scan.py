@@ -194,7 +194,11 @@ class _Watch:
         elif isinstance(self._before, str):
             self._listener.ended(replace(result, workspace=WorkspaceDiff(unlooked=self._before)))
         else:
-            threading.Thread(target=self._look_again, args=(self._before, result), daemon=True).start()
+            look = threading.Thread(target=self._look_again, args=(self._before, result), daemon=True)
+            try:
+                look.start()
+            except RuntimeError as error:
+                self._listener.ended(replace(result, workspace=WorkspaceDiff(unlooked=str(error))))
 
     def _look_again(self, before: Look, result: ToolResult) -> None:
         found = WorkspaceDiff(unlooked="the second look failed")

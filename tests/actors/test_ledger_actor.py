@@ -259,7 +259,7 @@ def test_a_stop_finishes_the_batch_first() -> None:
 
 
 @pytest.mark.parametrize("invocation", ["01900000-0000-7000-8000-00000000ffff"])
-def test_closing_a_run_that_is_not_there_is_a_bug(invocation: str) -> None:
+def test_h36_a_run_whose_facts_are_gone_cannot_be_closed_and_the_ledger_goes_on(invocation: str) -> None:
     bench = Bench()
     close = CloseRun(
         session_id=SessionId(invocation),
@@ -269,4 +269,5 @@ def test_closing_a_run_that_is_not_there_is_a_bug(invocation: str) -> None:
     )
     bench.address.tell(close)
     bench.run()
-    assert not bench.address.is_alive()
+    assert [closed.verdict for closed in bench.writer.of(RunClosed)] == ["damaged"]
+    assert bench.address.is_alive()

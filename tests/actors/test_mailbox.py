@@ -7,7 +7,7 @@ import pykka
 import pytest
 
 from actors.address import Address, OneShot
-from actors.base import MakaActor
+from actors.base import CannotStartError, MakaActor, has_ended
 from actors.messages import SendMessage
 from actors.messages_run import Start, StopRun
 from actors.messages_work import Cancel
@@ -87,6 +87,52 @@ def test_h48_a_base_exception_in_one_actor_reaches_no_other(error: BaseException
     assert not victim.tell("later")
     assert len(died) == 1
     other_ref.stop(timeout=WAIT_S)
+
+
+@pytest.mark.parametrize("hook", ["on_start", "cleanup at a stop", "cleanup at a crash"])
+def test_h48_a_base_exception_in_a_hook_reaches_no_other(hook: str) -> None:
+    """And whoever started the actor hears of its death, or asked for it."""
+    died = Event()
+
+    class Exits(MakaActor[Any]):
+        def on_start(self) -> None:
+            if hook == "on_start":
+                raise SystemExit(3)
+
+        def receive(self, message: Any) -> None:
+            raise ValueError(message)
+
+        def cleanup(self) -> None:
+            raise SystemExit(3)
+
+    other, other_ref = start(Faulty, list[str](), Event())
+
+    def told(reason: str) -> None:
+        died.set()
+
+    victim, victim_ref = start(Exits, QUIET, told)
+    if hook == "cleanup at a stop":
+        victim_ref.stop(block=False)
+    else:
+        victim.tell("a message that nobody can handle")
+        assert died.wait(WAIT_S)
+    assert has_ended(victim_ref).wait(WAIT_S)
+    assert not victim.is_alive()
+    alive = Event()
+    assert other.tell(alive) and alive.wait(WAIT_S)
+    other_ref.stop(timeout=WAIT_S)
+
+
+def test_an_actor_without_a_thread_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_none(self: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = len(pykka.ActorRegistry.get_all())
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", start_none)
+        with pytest.raises(CannotStartError, match="no thread can be started"):
+            start(Faulty, list[str](), Event())
+    assert len(pykka.ActorRegistry.get_all()) == before
 
 
 def test_h47_a_command_left_in_a_dead_actors_mailbox_is_answered() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from actors.messages import LedgerDied, Sweep
 from actors.messages_ledger import PutPartialText
+from actors.messages_run import StopRun
 from maka.contracts.commands import MessageAccepted
 from maka.contracts.content import FunctionResponse, Outcome, Text
 from maka.contracts.errors import Refusal, RefusalCode
@@ -13,7 +14,7 @@ from maka.contracts.session_events import TextDelta, ToolOutputDelta
 from tests.actors.case import Case, asks, then
 from tests.sim.checkers import Checker
 from tests.sim.host import SimHost, fail_commit
-from tests.sim.outside import Said
+from tests.sim.outside import Said, SimReply
 
 
 def living(host: SimHost, name: str) -> list[Any]:
@@ -124,6 +125,25 @@ def test_a_silent_death_is_noticed_by_the_second_sweep() -> None:
     assert not any(is_terminal(item.event) for item in case.host.session_facts(case.session_id))
     case.host.kernel.tell(Sweep())
     assert case.finish().failure_class == "actor_crashed"
+
+
+def test_a_silent_death_of_a_session_is_noticed_by_a_sweep() -> None:
+    """Its queue goes on although nobody uses it."""
+    case = Case(then(Said(text=("so far",), hangs=True), Said(text=("fine",))))
+    case.until(lambda: bool(case.shown(TextDelta)))
+    queued = case.host.send(case.session_id, "and then")
+    case.until(lambda: queued.value is not None)
+    (session,) = living(case.host, "SessionActor")
+    session.actor_stopped.set()
+    case.host.world.actors.remove(session)
+    (run,) = living(case.host, "RunActor")
+    stopped = SimReply()
+    run.address.tell(StopRun(source="test.button", reply=stopped))
+    case.host.world.run()
+    assert len(case.requests()) == 1, "nobody knows yet"
+    case.host.kernel.tell(Sweep())
+    case.finish()
+    assert len(case.requests()) == 2
 
 
 def test_a_sweep_finds_nothing_where_all_is_well() -> None:

@@ -4,7 +4,7 @@ from threading import Event
 from typing import Any
 
 from actors.base import MakaActor
-from actors.troupe import PRUNE_EVERY, Troupe
+from actors.troupe import LAST_MOMENT_S, PRUNE_EVERY, Patience, Troupe
 from tests.sim.host import QUIET
 
 WAIT_S = 10.0
@@ -66,3 +66,15 @@ def test_actors_that_have_ended_are_forgotten() -> None:
         troupe(Patient, go, begun, ended).stop()
         assert ended.wait(WAIT_S)
     assert troupe.stop_all(WAIT_S) == 0
+
+
+def test_all_steps_of_an_end_share_one_patience() -> None:
+    """Its time runs from the first step on; a step for which none is left still has a moment, to see what is over."""
+    now_s = 100.0
+    patience = Patience(4.5, lambda: now_s)
+    now_s = 200.0
+    assert patience.left_s() == 4.5
+    now_s += 3.0
+    assert patience.left_s() == 1.5
+    now_s += 3.0
+    assert patience.left_s() == LAST_MOMENT_S

@@ -1,6 +1,9 @@
 """Parked runs: durable, without actors, revived by the first answer, before and after a restart alike."""
 
+# pyright: reportPrivateUsage=false
+
 from actors.messages import Shutdown
+from actors.run import RunActor
 from maka.contracts.commands import AnswerTaken, BoundarySet, StopReceipt
 from maka.contracts.content import Outcome, RunLimits
 from maka.contracts.errors import FailureClass, Refusal, RefusalCode
@@ -176,11 +179,30 @@ def test_parked_time_does_not_count_and_active_time_goes_on() -> None:
     case.host.world.now_s += 86_400.0
     case.host.crash()
     case.host.world.run()
+    answered_s = case.host.world.now_s
     case.host.answer(case.session_id, wait_of(case))
     case.host.world.run()
+    assert 3.0 <= case.host.world.now_s - answered_s <= 5.0, "the rest of the limit, not all of it"
     ended = record(case)
     assert (ended.status, ended.failure_class) == ("failed", FailureClass.DEADLINE)
     assert 9_000 <= (ended.duration_ms or 0) <= 11_000
+
+
+def test_the_time_limit_does_not_end_a_run_that_has_just_parked() -> None:
+    """Its session lets it go, and takes it for one without actors from then on."""
+    case = Case(then(asks("Ask"), DONE), limits=RunLimits(active_s_max=5.0))
+    case.until(lambda: any(isinstance(actor, RunActor) and parked(actor) for actor in case.host.world.actors))
+    case.host.world.pass_time(late_s=60.0)
+    case.host.world.run()
+    assert len(case.host.waits(case.session_id)) == 1
+    stopped = case.host.stop(case.session_id)
+    case.host.world.run()
+    assert isinstance(stopped.value, StopReceipt) and stopped.value.status == "aborted"
+
+
+def parked(run: RunActor) -> bool:
+    state = run._state
+    return state.in_flight is None and bool(state.work) and all(work.wait_id is not None for work in state.work)
 
 
 def test_an_answer_of_the_wrong_kind_is_refused_and_the_wait_stays() -> None:

@@ -274,13 +274,18 @@ DAEMON = (
 )
 
 
+@pytest.mark.parametrize("boundary", ["ask", "bypass"])
 @pytest.mark.parametrize("command", [GROUP, DAEMON], ids=["group", "daemon"])
-def test_what_a_killed_owner_left_is_ended_at_the_next_start(world: World, start: Start, command: str) -> None:
+def test_what_a_killed_owner_left_is_ended_at_the_next_start(
+    world: World, start: Start, command: str, boundary: str
+) -> None:
+    """A sandbox ends with its owner; without one it is the start that finds and ends what is left."""
     call = Call(name="Bash", args={"command": command})
     maka = world.maka(world.model([Turn(calls=(call,))]))
-    run = start(maka, "try it")
+    run = start(maka, "--boundary", boundary, "try it")
     run.until("tool_output_delta")
     run.kill()
+    assert boundary == "ask" or checks.living_in(world.workspace), "there is something left to end"
     maka.open()
     assert maka.host.recovered_runs == 1
     assert not checks.living_in(world.workspace)

@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -15,8 +16,8 @@ from msgspec.structs import replace
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.tool_ports import ProcessEnd
 from maka.edges import child_process, process_end
-from maka.edges.process_end import end_left_over, kill
-from maka.edges.process_tree import MARK_VARIABLE, Stat, is_alive, related, stat_of
+from maka.edges.process_end import EMPTY_LOOKS_MAX, Ending, end_left_over, kill
+from maka.edges.process_tree import MARK_VARIABLE, Stat, Table, is_alive, related, stat_of
 from maka.edges.spawn_gate import GatedProcess, spawn_gated
 from tests.edges import test_processes as common
 from tests.edges.test_processes import PATH, PATIENCE_S, Start, handle_of, wait_for_end
@@ -77,6 +78,55 @@ def test_a_tree_that_grows_while_it_is_ended_ends(start: Start) -> None:
     handle_of(seen).cancel()
     assert seen.wait().survivors == ()
     assert running(NAP) == []
+
+
+class Looks:
+    """A look at all processes at which others came and went, that finds these."""
+
+    def __init__(self, *found: Stat, is_restless: bool = True) -> None:
+        self.found = list(found)
+        self.is_restless = is_restless
+
+    def related(self, leader: ProcessIdentity, pipes: Sequence[int] = ()) -> list[Stat]:
+        return self.found
+
+
+GONE = Stat(pid=(1 << 22) + 7, state="R", parent=1, group=(1 << 22) + 7, session=(1 << 22) + 7, start_ticks=1)
+"""No process has such a number."""
+NOBODY = ProcessIdentity(pid=GONE.pid, group=GONE.pid, start_ticks=1, boot_id="boot")
+
+
+def end_by(looks: Iterable[Looks], grace_s: float = 60.0) -> tuple[int, Ending]:
+    """Return how many of these looks it takes until the end of a tree, and that end."""
+    ending = Ending(NOBODY, grace_s=grace_s)
+    for count, look in enumerate(looks, 1):
+        if ending.step(cast("Table", look)):
+            return count, ending
+    raise AssertionError("no end")
+
+
+def test_who_leaves_again_and_again_is_not_taken_for_gone() -> None:
+    """It forks, and its parent ends: a look may find it between two numbers."""
+    seldom = [Looks(*([GONE] if number % EMPTY_LOOKS_MAX == 0 else [])) for number in range(40)]
+    count, ending = end_by([*seldom, *(Looks() for _ in range(EMPTY_LOOKS_MAX))])
+    assert (count, ending.survivors) == (len(seldom) + 1, ()), "then it is believed"
+    assert end_by([Looks(GONE), Looks(is_restless=False)])[0] == 2, "where nobody came or went, one look does"
+
+
+def test_who_leaves_again_and_again_until_the_time_is_up_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_end, "KILL_GRACE_S", 0.0)
+    count, ending = end_by([Looks(GONE), Looks(), Looks()], grace_s=0.0)
+    assert (count, ending.survivors) == (2, (GONE.pid,))
+
+
+def test_a_stopped_child_handles_its_end(start: Start) -> None:
+    seen = start("trap 'exit 7' TERM; echo begun; kill -STOP $$; sleep 0.1 & wait")
+    assert seen.spoke.wait(PATIENCE_S)
+    assert seen.identity is not None
+    while (stat := stat_of(seen.identity.pid)) is not None and stat.state != "T":
+        pass
+    handle_of(seen).cancel()
+    assert seen.wait().exit_code == 7
 
 
 def test_who_sheds_everything_at_once_is_not_found(start: Start) -> None:

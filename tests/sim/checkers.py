@@ -9,7 +9,8 @@ from maka.contracts.events import Committed, RuntimeEvent, Status, is_terminal
 from maka.contracts.ids import InvocationId, SessionId
 from maka.contracts.limits import RETRY_TRIES_MAX
 from maka.storage.replay import Replay
-from projections import model_history, run_state, session_index
+from projections import boundary, model_history, run_state, session_index
+from projections.boundary import BoundaryState
 from projections.model_history import History
 from projections.run_state import Phase, RunState, terminal_fact
 from projections.settlement import Ending
@@ -65,6 +66,7 @@ class Checker:
         event = item.event
         if item.position != self._position + 1:
             raise BrokenLaw(f"position {item.position} follows {self._position}")
+        self._host.left_over.check(self._host.processes, self._host.leftovers)
         self._position = item.position
         last = self._seqs.get(event.invocation_id, 0)
         if item.seq != last + 1:
@@ -149,10 +151,21 @@ class Checker:
             idle = [call.name for call in calls if call.call_id not in self._host.effects.hanging]
             if stuck or (not run.asking and not calls) or idle:
                 raise BrokenLaw(f"run {invocation_id} is open and nobody works on it (calls {idle})")
+        for actor in self._host.world.actors:
+            if isinstance(actor, RunActor) and not actor._state.ended:
+                self._check_bounds(actor._state.boundary)
         for session_id in self._histories:
             header = session_index.decode(self._host.store.header_of(session_id) or b"")
             if header.untaken and not header.open_runs and session_id not in fenced:
                 raise BrokenLaw(f"{len(header.untaken)} messages of {session_id} wait, and nobody takes them")
+
+    def _check_bounds(self, held: BoundaryState) -> None:
+        """A live run is held to the boundary that the log says."""
+        says = boundary.project(self._host.session_facts(held.session_id))
+        assert says is not None
+        mine, true = ({grant.origin for grant in each.boundary.grants} for each in (held, says))
+        if mine != true or held.boundary.profile is not says.boundary.profile:
+            raise BrokenLaw(f"a live run of {held.session_id} is held to another boundary than its session's")
 
     def settled(self) -> None:
         """Check that nothing is left over: every run ended, every session could ask its model again."""
@@ -178,5 +191,8 @@ class Checker:
             header = session_index.fold(header, item)
         if header is None or data != session_index.encode(header):
             raise BrokenLaw(f"the stored header of {session_id} isn't the fold of its facts")
+        bounds = boundary.project(self._host.session_facts(session_id))
+        if bounds is None or bounds.boundary.revision != header.boundary_revision:
+            raise BrokenLaw(f"the header of {session_id} counts another revision of the boundary than its facts")
         if header.open_runs or header.waiting:
             raise BrokenLaw(f"the header of {session_id} still has {header.open_runs} {header.waiting}")

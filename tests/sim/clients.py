@@ -5,20 +5,30 @@ refused command leaves nothing behind; a wait has one answer. Who was told nothi
 with the same id.
 """
 
+import random
 from dataclasses import dataclass, field
 
-from maka.contracts.commands import AnswerTaken, MessageAccepted, SessionCreated, StopReceipt
+from maka.contracts.boundary import Profile
+from maka.contracts.commands import (
+    AnswerTaken,
+    BoundarySet,
+    MessageAccepted,
+    SessionCreated,
+    StopReceipt,
+    UndoReceipt,
+)
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import Refusal, RefusalCode
 from maka.contracts.events import RuntimeEvent
-from maka.contracts.ids import CommandId, EventId, SessionId
+from maka.contracts.ids import CommandId, EventId, InvocationId, SessionId
+from projections import boundary
 from tests.sim.host import SimHost
 from tests.sim.laws import BrokenLaw
 from tests.sim.outside import SimReply
 
 UNKNOWN = (RefusalCode.OUTCOME_UNKNOWN,)
 """What a client takes as a reason to send the same command again."""
-NOT_NOW = (RefusalCode.SHUTTING_DOWN, RefusalCode.INTERNAL, RefusalCode.LEDGER_FULL)
+NOT_NOW = (RefusalCode.SHUTTING_DOWN, RefusalCode.INTERNAL, RefusalCode.LEDGER_FULL, RefusalCode.NOT_READY)
 """What says of one sending that it did nothing, and nothing about an earlier one with the same id."""
 
 
@@ -72,8 +82,23 @@ class Clients:
     def stop(self, session_id: SessionId) -> None:
         self.open.append(Asked("stop", self._host.stop(session_id), session_id=session_id))
 
+    def undo(self, session_id: SessionId) -> None:
+        self._count += 1
+        command_id = f"undo-{self._count}"
+        reply = self._host.undo_changes(session_id, command_id=command_id)
+        self.open.append(Asked("undo", reply, command_id="", session_id=session_id))
+
+    def change_boundary(self, session_id: SessionId, chance: random.Random) -> None:
+        """Choose a profile, grant something, or take a grant back that stands."""
+        header = boundary.project(self._host.session_facts(session_id))
+        grants = () if header is None else header.boundary.grants
+        profile = chance.choice((None, Profile.ASK, Profile.EXPLORE))
+        revoked = (chance.choice(grants).origin,) if grants and chance.random() < 0.5 else ()
+        reply = self._host.change_boundary(session_id, profile=profile, revoked=revoked)
+        self.open.append(Asked("boundary", reply, session_id=session_id))
+
     def answer(self, session_id: SessionId, request_id: str) -> None:
-        reply = self._host.answer(session_id, request_id)
+        reply = self._host.answer_fitting(session_id, request_id)
         self.open.append(Asked("answer", reply, session_id=session_id, request_id=request_id))
 
     def shut_down(self) -> None:
@@ -138,8 +163,17 @@ class Clients:
                 if request_id in self._answered:
                     raise BrokenLaw(f"wait {request_id} was answered twice")
                 self._answered.add(request_id)
-                if (given := self._fact(position).actions) is None or given.user_question_answer is None:
+                given = self._fact(position).actions
+                decided = given is not None and given.state_delta is not None and given.state_delta.boundary_decision
+                if given is None or not (given.user_question_answer or decided):
                     raise BrokenLaw("an answer was taken, and its fact isn't durable")
+            case BoundarySet(position=position):
+                if (changed := self._fact(position).actions) is None or changed.boundary_changed is None:
+                    raise BrokenLaw("a boundary was set, and its fact isn't durable")
+            case UndoReceipt(run_id=run_id) if run_id is not None:
+                ended = self._host.store.read_stream(InvocationId(run_id))
+                if not ended or ended[-1].event.status is None:
+                    raise BrokenLaw("an undo was answered before its run had ended")
             case Refusal(code=RefusalCode.COMMAND_CONFLICT):
                 if len(set(self._contents[asked.command_id])) == 1:
                     raise BrokenLaw(f"{asked.command_id} is refused as another command, and it is the same")

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from maka.contracts.content import BlobRef
-from maka.contracts.errors import LedgerFailedError, LedgerFullError
+from maka.contracts.errors import LedgerError, LedgerFailedError, LedgerFullError
 from maka.contracts.limits import MAP_BYTES_MAX
 from maka.contracts.ports import Append, AppendResult, BlobWriter, PutPartial
 from maka.storage.blobs import FileBlobs
@@ -92,6 +92,23 @@ class FaultyLedger:
 
     def close(self) -> None:
         self.closed = True  # what it holds is looked at until the next start
+
+
+class FlakyReader:
+    """What actors read through: a store of which the next `failing` reads fail, as where no reader slot is left."""
+
+    def __init__(self, store: FaultyLedger) -> None:
+        self._store = store
+        self.failing = 0
+
+    def __getattr__(self, name: str) -> Any:
+        def read(*args: Any, **options: Any) -> Any:
+            if self.failing:
+                self.failing -= 1
+                raise LedgerError("planted: it can't be read")
+            return getattr(self._store, name)(*args, **options)
+
+        return read
 
 
 class FaultyBlobs:

@@ -4,7 +4,7 @@ The store survives a crash: `crash` drops all actors and keeps the committed byt
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import structlog
 
@@ -35,12 +35,23 @@ from maka.contracts.errors import LedgerFailedError, LedgerFullError, Refusal, R
 from maka.contracts.events import Committed
 from maka.contracts.ids import CommandId, EventId, RunId, SessionId
 from maka.contracts.model_ports import ChatRequest, Provider
+from maka.contracts.ports import LedgerReader
 from maka.edges.secrets import Secrets
 from projections import session_index
-from tests.sim.faults import FaultyBlobs, FaultyLedger, fail_commit
+from tests.sim.faults import FaultyBlobs, FaultyLedger, FlakyReader, fail_commit
 from tests.sim.laws import SECRET
 from tests.sim.model import Said, SimProvider
-from tests.sim.outside import Effects, SimCatalog, SimLeftovers, SimProcesses, SimReply, SimSink, SimUndo, Watch
+from tests.sim.outside import (
+    Effects,
+    LeftOver,
+    SimCatalog,
+    SimLeftovers,
+    SimProcesses,
+    SimReply,
+    SimSink,
+    SimUndo,
+    Watch,
+)
 from tests.sim.world import World
 
 
@@ -82,19 +93,21 @@ class SimHost:
         self.catalog = SimCatalog(world, self.facts, self.effects)
         self.provider = SimProvider(world, self.facts, self.script, self.window)
         self.undo = SimUndo(world, self.facts, self.effects)
-        self.processes = SimProcesses()
+        self.processes, self.leftovers = SimProcesses(), SimLeftovers()
+        self.left_over = LeftOver(self.facts())
+        self.reader = FlakyReader(store)
         self.ports = Ports(
             ids=world.next_id,
             clock=world,
             timers=world,
             jitter=lambda: 0.5,
-            reader=store,
+            reader=cast("LedgerReader", self.reader),
             blobs=self.blobs,
             providers=self._provider,
             catalog=self.catalog,
             undo=self.undo,
             processes=self.processes,
-            leftovers=SimLeftovers(),
+            leftovers=self.leftovers,
             prompt=lambda cwd: f"You work in {cwd}.",
             spawn=world.spawn,
             log=QUIET,
@@ -230,6 +243,15 @@ class SimHost:
         command = commands.Answer(session_id=session_id, request_id=EventId(request_id), answers=answers or ("yes",))
         self.kernel.tell(AnswerWait(command=command, reply=reply))
         return reply
+
+    def answer_fitting(self, session_id: SessionId, request_id: str) -> SimReply:
+        """Allow what is a request for a wider boundary, and answer what is a question."""
+        for item in self.session_facts(session_id):
+            actions = item.event.actions
+            delta = None if actions is None else actions.state_delta
+            if item.event.id == request_id and delta is not None and delta.boundary_request is not None:
+                return self.decide(session_id, request_id, "allow")
+        return self.answer(session_id, request_id)
 
     def decide(self, session_id: SessionId, request_id: str, decision: Literal["allow", "deny"]) -> SimReply:
         reply = SimReply()

@@ -234,3 +234,21 @@ def recovery_forgets_the_queue(stack: ExitStack) -> None:
         return replace(old(reader, log), sessions=())
 
     old = swap(stack, recovery, "take_inventory", inventory)
+
+
+def recovery_kills_nothing(stack: ExitStack) -> None:
+    """A start closes the runs of a dead owner whose processes go on."""
+    _forget(stack, processes=())
+
+
+def recovery_removes_no_temp_file(stack: ExitStack) -> None:
+    """A start closes the runs of a dead owner and leaves half a file."""
+    _forget(stack, temp_files=())
+
+
+def _forget(stack: ExitStack, **nothing: tuple[()]) -> None:
+    def inventory(reader: Any, log: Any) -> Any:
+        found = old(reader, log)
+        return replace(found, runs=tuple(replace(run, **nothing) for run in found.runs))
+
+    old = swap(stack, recovery, "take_inventory", inventory)

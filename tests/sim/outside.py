@@ -267,8 +267,36 @@ class SimProcesses:
 
 
 class SimLeftovers:
+    def __init__(self) -> None:
+        self.unlinked: list[str] = []
+
     def unlink_temp(self, path: str) -> bool:
-        return False
+        self.unlinked.append(path)
+        return True
+
+
+class LeftOver:
+    """What the calls that a dead owner left open may have left on the machine: a start ends it before it writes."""
+
+    def __init__(self, facts: Sequence[Committed]) -> None:
+        self._processes: dict[str, ProcessIdentity] = {}
+        self._temp_files: dict[str, str] = {}
+        for item in facts:
+            content, actions = item.event.content, item.event.actions
+            if isinstance(content, FunctionResponse):
+                self._processes.pop(content.call_id, None)
+                self._temp_files.pop(content.call_id, None)
+            if actions is not None and (started := actions.process_started) is not None:
+                self._processes[started.call_id] = started.process
+            if actions is not None and (change := actions.file_change) is not None:
+                self._temp_files[change.call_id] = f"{change.path.rpartition('/')[0]}/{change.temp_name}"
+
+    def check(self, processes: SimProcesses, leftovers: SimLeftovers) -> None:
+        """Raise where something of it is still there."""
+        if any(process not in processes.killed for process in self._processes.values()):
+            raise BrokenLaw("a verdict was written before the processes of a dead owner were killed")
+        if any(path not in leftovers.unlinked for path in self._temp_files.values()):
+            raise BrokenLaw("a verdict was written before the temp files of a dead owner were removed")
 
 
 class SimSink:

@@ -40,6 +40,8 @@ def settle(played: Played) -> None:
     host.store.next, host.store.full, host.blobs.full = None, False, False
     host.store.faults.clear()
     host.world.stillborn.clear()
+    host.world.threadless.clear()
+    host.reader.failing = 0
     host.script = host.provider.script = _done
     _rest(played)
     if not host.fatal:

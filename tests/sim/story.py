@@ -20,12 +20,13 @@ STEPS = 400
 ACTION_SHARE, FAULT_SHARE = 0.045, 0.02
 ACTIONS = {
     "send": 6, "stop": 3, "follow": 2, "create": 1, "answer": 5, "answer_twice": 1, "answer_late": 1,
-    "answer_elsewhere": 1, "repeat": 2, "conflict": 1, "sweep": 1, "shutdown": 1,
+    "answer_elsewhere": 1, "repeat": 2, "conflict": 1, "sweep": 1, "shutdown": 1, "undo": 1, "boundary": 1,
 }  # fmt: skip
 FAULTS = (
     "crash", "die_lost", "die_kept", "sync_lost", "sync_kept", "full", "refuse", "blobs", "early", "late",
     "kill_run", "kill_backend", "kill_tool", "kill_session", "kill_feed", "kill_kernel", "kill_ledger",
     "stillborn_run", "stillborn_session", "stillborn_backend", "stillborn_tool",
+    "threadless_run", "threadless_session", "threadless_backend", "threadless_tool", "unread",
 )  # fmt: skip
 ANSWERS_MAX = 60
 DONE = Said(text=("done",))
@@ -149,7 +150,7 @@ class _Answers:
         # A story that shrinks keeps the tools that it needs: the rest becomes one that does nothing.
         name = chance.choice((*TOOL_NAMES, "Ask", "Ask", "Raise", "Unknown"))
         name = name if name in self._story.tools or name in ("Raise", "Unknown") else self._story.tools[0]
-        args = chance.choice(({"path": "/w/f"}, {"path": "/w/g"}, {"path": "/w/h"}, None, {}))
+        args = chance.choice(({"path": "/w/f"}, {"path": "/w/g"}, {"path": "/boundary/h"}, None, {}))
         return AssembledCall(provider_id=chance.choice(("k", f"k{number}", None)), name=name, args=args, raw="[]")
 
     def _error(self) -> Said:

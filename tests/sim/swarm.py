@@ -32,6 +32,7 @@ VICTIMS = {
     "kernel": "KernelActor",
     "ledger": "LedgerActor",
 }
+OF_THE_STORE = ("crash", "die_lost", "die_kept", "sync_lost", "sync_kept", "refuse", "full", "blobs", "unread")
 LEAVES_AFTER_STEPS = 12
 """How long a process whose ledger failed still lives, at most."""
 BLOCK = 250
@@ -120,9 +121,9 @@ class Swarm:
     def _move(self, move: Move) -> None:
         self.tell(move.kind)
         self._note_waits()
-        if move.kind.startswith(("kill_", "stillborn_")):
+        if move.kind.startswith(("kill_", "stillborn_", "threadless_")):
             self._kill(move)
-        elif move.kind in ("crash", "die_lost", "die_kept", "sync_lost", "sync_kept", "refuse", "full", "blobs"):
+        elif move.kind in OF_THE_STORE:
             self._fail(move.kind)
         elif move.kind in ("early", "late"):
             self.host.world.pass_time(late_s=0.0 if move.kind == "early" else float(move.pick % 8))
@@ -150,6 +151,10 @@ class Swarm:
                     clients.repeat(asked, text="another" if move.kind == "conflict" and asked.text else None)
             case "sweep":
                 self.host.sweep()
+            case "undo":
+                clients.undo(session_id)
+            case "boundary":
+                clients.change_boundary(session_id, chance)
             case "shutdown":
                 clients.shut_down()
             case _:
@@ -184,6 +189,8 @@ class Swarm:
                 self.crash("dies between two messages")
             case "full":
                 self.host.store.full = not self.host.store.full
+            case "unread":
+                self.host.reader.failing = 1
             case "blobs":
                 self.host.blobs.full = not self.host.blobs.full
             case _:
@@ -193,8 +200,9 @@ class Swarm:
         """Let an actor meet a bug: its next message raises; or let the next of its class fail to start."""
         how, _, whom = move.kind.partition("_")
         name = VICTIMS[whom]
-        if how == "stillborn":
-            self.host.world.stillborn.append(name)
+        if how != "kill":
+            world = self.host.world
+            (world.stillborn if how == "stillborn" else world.threadless).append(name)
             return
         victim = pick_one(move.pick, [each for each in self.host.world.actors if type(each).__name__ == name])
         if victim is None:

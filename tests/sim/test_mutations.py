@@ -58,6 +58,8 @@ CASES: tuple[tuple[Mutation, tuple[str, ...], str], ...] = (
     (mutations_log.recovery_runs_a_tool_again, ("crash",), f"started twice|no durable dispatch|{STUCK}"),
     (mutations_log.recovery_leaves_runs_open, ("crash",), f"{STUCK}|open calls"),
     (mutations_log.recovery_forgets_the_queue, ("crash",), STUCK),
+    (mutations_log.recovery_kills_nothing, ("crash",), "before the processes"),
+    (mutations_log.recovery_removes_no_temp_file, ("crash",), "before the temp files"),
 )
 MOMENTS: tuple[tuple[Mutation, str, str], ...] = (
     (mutations.passivate_with_a_command_on_its_way, "send", "Quick"),

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import pykka
 
 from actors.address import Address
-from actors.base import MakaActor, TwoLanes
+from actors.base import CannotStartError, MakaActor, TwoLanes
 from tests.sim.laws import BrokenLaw
 
 M = TypeVar("M")
@@ -46,7 +46,8 @@ class World:
     """A seeded scheduler and its virtual time.
 
     `trace` is the schedule, `crashes` the actors that died of a bug and why, `broken` the laws that the outside saw
-    broken: an actor's fence would swallow what is raised there. `stillborn` names classes whose next actor can't start.
+    broken: an actor's fence would swallow what is raised there. `stillborn` names classes whose next actor can't start,
+    `threadless` those for whose next one there is no thread.
     """
 
     def __init__(self, seed: int, choose: Callable[[int], int] | None = None) -> None:
@@ -57,6 +58,7 @@ class World:
         self.crashes: list[tuple[str, BaseException]] = []
         self.broken: list[BrokenLaw] = []
         self.stillborn: list[str] = []
+        self.threadless: list[str] = []
         self.now_s = 1_000.0
         self.wall_ms = 1_700_000_000_000
         self.timers: list[SimTimer] = []
@@ -107,6 +109,9 @@ class World:
                 world.crashes.append((type(self).__name__, exception_value))
                 super()._handle_failure(exception_type, exception_value, traceback)
 
+        if actor.__name__ in world.threadless:
+            world.threadless.remove(actor.__name__)
+            raise CannotStartError("planted: there is no thread")
         Simulated.__name__ = actor.__name__
         return Address(Simulated.start(*args))
 
