@@ -41,7 +41,11 @@ CASES: tuple[tuple[Mutation, tuple[str, ...], str], ...] = (
     (mutations_log.dispatch_before_durable, (), "no durable dispatch"),
     (mutations_log.grant_before_durable, (), "an effect before its fact"),
     (mutations_log.next_request_without_a_response, (), "open calls"),
-    (mutations_log.accept_after_seal, ("crash", "kill_run"), "run .* has ended|after its terminal|position"),
+    (
+        mutations_log.accept_after_seal,
+        ("crash", "kill_run"),
+        "run .* has ended|after its terminal|position|identity_conflict",
+    ),
     (mutations_log.commit_half_a_batch, (), "durable|published|append_conflict|seq"),
     (mutations_log.forget_command_ids, (), "two outcomes|more than one append|came to"),
     (mutations_log.partial_after_final, (), "unfinished text is left"),
