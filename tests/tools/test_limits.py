@@ -14,6 +14,7 @@ from maka.contracts.content import Outcome
 from maka.contracts.limits import TOOL_OOM_SCORE_ADJ
 from maka.contracts.tool_limits import ToolLimits
 from maka.contracts.tool_ports import ToolResult
+from maka.edges import process_end
 from maka.edges.io_loop import IoLoop
 from maka.edges.process_tree import Table, identity_of, stat_of
 from maka.edges.processes import AsyncProcesses
@@ -32,6 +33,12 @@ BOMB = "bomb() { [ $1 -gt 0 ] && { bomb $(($1 - 1)) & bomb $(($1 - 1)) & }; NAP;
 """Each process begins two more, up to 511 in all."""
 
 LEAK = "import os\nkept = []\nfor _ in range(1000):\n  kept.append(os.open('/dev/null', os.O_RDONLY))"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes its time to give memory back: a killed process isn't one that could not be ended."""
+    monkeypatch.setattr(process_end, "KILL_GRACE_S", 30.0)
 
 
 @pytest.fixture
