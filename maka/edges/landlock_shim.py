@@ -25,9 +25,8 @@ FAILED = 126
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PDEATHSIG, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
-_RDONLY, _REMOUNT, _BIND, _PRIVATE_ALL = 1, 32, 0x1000, 0x4000 | 0x40000
-_MOUNT_FLAGS = ((2, 2), (4, 4), (8, 8), (1024, 1024), (2048, 2048), (4096, 1 << 21))
-"""What statvfs says of a mount, and the flag that keeps it so."""
+_BIND_ALL, _PRIVATE_ALL = 0x1000 | 0x4000, 0x4000 | 0x40000
+_MOUNT_SETATTR, _BELOW, _FROM_HERE = 442, 0x8000, -100
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
@@ -40,8 +39,12 @@ _HANDLED_NOW = 0xFFFF
 _ATTRIBUTES = {3: "Q", 4: "QQ", 5: "QQ"}
 _ATTRIBUTES_NOW = "QQQ"
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
-_ARCHITECTURES = {"x86_64": (0xC000003E, 41, (248, 249, 250, 425)), "aarch64": (0xC00000B7, 198, (217, 218, 219, 425))}
-"""The kernel's word for a processor, its number of `socket`, and the numbers that are refused."""
+_ARCHITECTURES = {
+    "x86_64": (0xC000003E, 41, (248, 249, 250, 425), {302: 0, 203: 0, 144: 0, 142: 0, 314: 0, 141: 1, 251: 1}),
+    "aarch64": (0xC00000B7, 198, (217, 218, 219, 425), {261: 0, 122: 0, 119: 0, 118: 0, 274: 0, 140: 1, 30: 1}),
+}
+"""The kernel's word for a processor, its number of `socket`, the numbers that are refused, and those by which a process
+is given limits and priorities: with the place of the argument that names it, where only 0, the caller, may stand."""
 
 
 class Kernel:
@@ -63,6 +66,17 @@ class Kernel:
     def mount(self, source: str | None, target: str, flags: int) -> None:
         from_ = None if source is None else os.fsencode(source)
         self._checked(int(self._libc.mount(from_, os.fsencode(target), None, ctypes.c_ulong(flags), None)), "mount")
+
+    def set_read_only(self, path: str, on: bool) -> None:
+        """Change a mount with all below it; writable again becomes only what was so outside."""
+        change = struct.pack("QQQQ", on, not on, 0, 0)
+        for flags in (_BELOW, 0):
+            try:
+                self.call(_MOUNT_SETATTR, _FROM_HERE, os.fsencode(path), flags, change, ctypes.c_size_t(len(change)))
+                return
+            except PermissionError:
+                if on:
+                    raise
 
     def _checked(self, result: int, what: str) -> int:
         if result < 0:
@@ -99,7 +113,7 @@ def _become(kernel: Kernel, policy: dict[str, Any], command: list[str], own_tmp:
             signal.signal(number, signal.SIG_DFL)
         kernel.prctl(_PDEATHSIG, signal.SIGKILL)
         os.chdir(policy["cwd"])
-        mounted = policy["mounts"] and _mount_protected(kernel, _pins(policy), policy["protected"])
+        mounted = policy["mounts"] and _mount(kernel, policy, own_tmp)
         with suppress(OSError):  # who isn't root has none to give up
             for capability in range(64):
                 kernel.prctl(_CAPBSET_DROP, capability)
@@ -147,30 +161,25 @@ def _parent(pid: str) -> int:
 # -- mounts -------------------------------------------------------------------------------------------------------
 
 
-def _pins(policy: dict[str, Any]) -> list[str]:
-    """Return what becomes a mount and stays writable: also what was granted inside of something protected."""
-    protected = tuple(path.rstrip("/") + "/" for path in policy["protected"])
-    return [*policy["pinned"], *(path for path in policy["writable"] if path.startswith(protected))]
+def _mount(kernel: Kernel, policy: dict[str, Any], own_tmp: str) -> bool:
+    """Let everything be read-only but what is writable. Returns False where the kernel allows no mounts.
 
-
-def _mount_protected(kernel: Kernel, pinned: list[str], protected: list[str]) -> bool:
-    """Mount protected paths read-only over themselves. Returns False where the kernel allows no mounts."""
-    if not (pinned or protected):
-        return True
+    Landlock has no word for modes, owners and times: on a read-only mount they can't be changed either.
+    """
     if not _own_mounts(kernel):
         return False
-    for path in sorted((*pinned, *protected), key=lambda path: path.count("/")):
-        fd = _exactly(path)
-        kernel.mount(f"/proc/self/fd/{fd}", f"/proc/self/fd/{fd}", _BIND)
+    kernel.set_read_only("/", True)
+    protected = policy["protected"]
+    for path in sorted({*policy["pinned"], *policy["writable"], own_tmp, *protected}, key=lambda path: path.count("/")):
+        try:
+            fd = _exactly(path)
+        except FileNotFoundError:  # granted, and not there: so it can't come
+            continue
+        kernel.mount(f"/proc/self/fd/{fd}", f"/proc/self/fd/{fd}", _BIND_ALL)
         os.close(fd)
         # Opened anew: this is the mount now. Where someone swapped the path meanwhile it is none, and this fails.
         fd = _exactly(path)
-        now = os.fstatvfs(fd).f_flag
-        kept = sum(flag for said, flag in _MOUNT_FLAGS if now & said)
-        if path in protected:
-            kernel.mount(None, f"/proc/self/fd/{fd}", _REMOUNT | _BIND | _RDONLY | kept)
-        elif now & _RDONLY:  # it was made below one that is read-only by now
-            kernel.mount(None, f"/proc/self/fd/{fd}", _REMOUNT | _BIND | kept)
+        kernel.set_read_only(f"/proc/self/fd/{fd}", path in protected)
         os.close(fd)
     os.chdir(os.getcwd())
     return True
@@ -288,11 +297,14 @@ def instructions(machine: str, *, network: bool) -> list[tuple[int, int, int, in
     """Return the filter: (operation, jump if true, jump if false, value) each. Pure. Raises KeyError."""
     load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
     allow, absent, denied, unreachable = 0x7FFF0000, 0x50000 | 38, 0x50000 | 13, 0x50000 | 101
-    architecture, socket, refused = _ARCHITECTURES[machine]
+    architecture, socket, refused, of_one = _ARCHITECTURES[machine]
     start = [(load, 0, 0, 4), (equal, 1, 0, architecture), (answer, 0, 0, absent), (load, 0, 0, 0)]
     start += [(at_least, 0, 1, 0x40000000), (answer, 0, 0, absent)]
     for number in refused:
         start += [(equal, 0, 1, number), (answer, 0, 0, absent)]
+    for number, place in of_one.items():
+        start += [(equal, 0, 4, number), (load, 0, 0, 16 + 8 * place), (equal, 0, 1, 0)]
+        start += [(answer, 0, 0, allow), (answer, 0, 0, 0x50000 | 1)]
     internet = allow if network else unreachable
     families = [(2, internet), (10, internet), (16, allow)]
     checks = [one for family, word in families for one in ((equal, 0, 1, family), (answer, 0, 0, word))]

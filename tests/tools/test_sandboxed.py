@@ -1,6 +1,7 @@
 """Commands in a real sandbox: nothing gets out, nothing is planted, no secret is read, and ordinary work goes on."""
 
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -70,6 +71,33 @@ CHAINS = [
 def test_h30_chained_commands_stay_inside(bench: Bench, home: Path, command: str) -> None:
     bench.run("Bash", command=command.replace("OUT", str(home)))
     assert sorted(os.listdir(home)) == [".netrc", ".ssh", "notes", "state"]
+
+
+def test_modes_owners_and_times_outside_stay(bench: Bench, home: Path) -> None:
+    before = {path: os.stat(path) for path in (home / "notes", home / ".ssh" / "id", home / "state")}
+    for path in before:
+        for change in ("chmod 777", "chmod -R 777", "touch -d 2001-01-01", "chown 12345", "setfattr -n user.x -v y"):
+            bench.run("Bash", command=f"{change} {path}")
+    for path, was in before.items():
+        now = os.stat(path)
+        assert (now.st_mode, now.st_uid, now.st_mtime_ns) == (was.st_mode, was.st_uid, was.st_mtime_ns), path
+
+
+LIMITED = (
+    "import os, resource; resource.prlimit(PID, resource.RLIMIT_NOFILE, (3, 3))",
+    "import os; os.sched_setaffinity(PID, {0})",
+    "import os; os.setpriority(os.PRIO_PROCESS, PID, 19)",
+)
+
+
+@pytest.mark.parametrize("program", LIMITED)
+def test_no_other_process_is_given_limits(bench: Bench, program: str) -> None:
+    own = (resource.getrlimit(resource.RLIMIT_NOFILE), os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0))
+    result = bench.run("Bash", command=f'{PYTHON} -c "{program}"'.replace("PID", str(os.getpid())))
+    assert result.outcome is Outcome.ERROR, result.text
+    now = (resource.getrlimit(resource.RLIMIT_NOFILE), os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0))
+    assert now == own
+    assert bench.run("Bash", command="ulimit -n 50; nice -n 5 true").outcome is Outcome.OK, "its own it may set"
 
 
 @pytest.mark.parametrize(
