@@ -8,6 +8,7 @@ from maka.contracts.content import Error, FunctionResponse
 from maka.contracts.masks import SECRET_MARK
 from maka.contracts.session_events import ToolOutputDelta
 from maka.edges.scripted_model import Call, Fault, Reply, ScriptRequest, Turn
+from tests.e2e import checks
 from tests.e2e.harness import World
 
 NAME, KEY = "ACME_MODEL_ACCESS", "acme0123456789abcdefghij"
@@ -173,3 +174,21 @@ def test_a_key_of_another_profile_is_known_before_it_is_used(world: World) -> No
     assert maka.run().status == "completed"
     (answer,) = maka.contents(FunctionResponse)
     assert answer.result == f"{SECRET_MARK} {SECRET_MARK} {SECRET_MARK} Bearer ordinary words\n"
+
+
+def test_what_runs_in_the_background_prints_no_key_into_the_record(world: World) -> None:
+    prepare(world)
+    command = "cat .env; python3 letters.py; cat missing-$(sed -n 's/KEY=//p' .env); exit 1"
+    call = Call(name="Bash", args={"command": command, "run_in_background": True})
+    look = Turn(calls=(Call(name="check_background", args={"id": "b1"}),))
+    maka = world.open([Turn(calls=(call,)), Turn(text="it runs")], key_env=NAME, env=with_key(world))
+    maka.run()
+    checks.eventually(lambda: bool(maka.actions("process_ended")), "it ends")
+    (end,) = maka.actions("process_ended")
+    kept = maka.host.reader.blob(end.output.sha256)
+    assert kept is not None and kept.count(SECRET_MARK.encode()) > 2
+    maka.model.says(look, Turn(text="seen"))
+    maka.run("look")
+    assert SECRET_MARK in maka.contents(FunctionResponse)[-1].result
+    maka.close()
+    assert not parts(world.machine.state)
