@@ -35,6 +35,7 @@ from maka.tools.background import BackgroundTable
 from maka.tools.background_shell import Order
 from maka.tools.boundary import boundary_of, refusal_text
 from maka.tools.bounds import likely_words, met_words
+from maka.tools.guard import Guards
 from maka.tools.inside import Inside
 from maka.tools.output import CommandOutput
 from maka.tools.policy import Ground
@@ -97,6 +98,7 @@ class BashTool:
         self._child_env = dict(child_env)
         self._sandbox = sandbox
         self._ground = ground
+        self._guards = Guards()
         self._table = table
         self._masks = masks
 
@@ -121,7 +123,7 @@ class BashTool:
                 listener.ended(_no_sandbox(self._sandbox.missing))
                 return no_effect
             try:
-                inside = Inside(boundary, self._ground)
+                inside = Inside(boundary, self._ground, self._guards)
                 argv = self._sandbox.wrap(argv, inside.policy(env.cwd))
             except OSError as problem:
                 listener.ended(

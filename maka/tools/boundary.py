@@ -20,6 +20,7 @@ from maka.contracts.content import Outcome
 from maka.contracts.limits import PATH_BYTES_MAX
 from maka.contracts.tool_ports import BoundaryNeed, ToolEnv, ToolResult
 from maka.tools.policy import Access, Ground, is_under, judge, needed
+from maka.tools.survey import led_to
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -88,7 +89,8 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
     boundary = boundary_of(env)
     real = resolved(path, env.cwd)
     root = boundary.workspace
-    if (need := judge(boundary, real, access, ground)) is not None:
+    protected = led_to(boundary, ground) if access == "write" else ()
+    if (need := judge(boundary, real, access, ground, protected)) is not None:
         if need.expansion is not None and os.path.isdir(real):
             need = BoundaryNeed(expansion=needed(real, access, "subtree"), reason=need.reason)
         raise OutsideError(need, _too_far(path, real, access, root))

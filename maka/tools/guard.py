@@ -7,7 +7,10 @@ stay if nothing in it would make git run anything.
 
 import os
 import re
+import secrets
 import stat
+import threading
+import weakref
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
@@ -23,27 +26,59 @@ _CONFIG_BYTES_MAX = 64 << 10
 
 
 class Guard:
-    """Remembers paths at its making."""
+    """Remembers paths at its making; `guards` are those of other commands that may run at the same time."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._before = {path: _state(path) for path in paths}
+    def __init__(self, paths: Sequence[str], guards: "Guards | None" = None) -> None:
+        self.before = {path: _state(path) for path in paths} if guards is None else guards.begin(self, paths)
+        self.is_over = False
+        self.stuck: set[str] = set()
 
     @property
     def is_empty(self) -> bool:
         """Say whether there is nothing to watch."""
-        return not self._before
+        return not self.before
 
     def changed(self) -> frozenset[str]:
         """Return what has changed and would be moved aside, as it looks at this moment."""
-        return frozenset(path for path, before in self._before.items() if _has_changed(path, before))
+        return frozenset(path for path, before in self.before.items() if _has_changed(path, before))
 
     def put_right(self, paths: Collection[str] | None = None) -> tuple[str, ...]:
-        """Move aside what has changed, of some paths or of all; return the paths.
+        """Move aside what has changed, of some paths or of all; return the paths. What can't be moved is `stuck`.
 
         The command and all its children must have ended, or what they are just making may be taken from them.
         """
-        given = self._before if paths is None else paths
-        return tuple(path for path in given if _put_right(path, self._before[path]))
+        found = tuple(path for path in (self.before if paths is None else paths) if self._put_right(path))
+        self.is_over = self.is_over or paths is None
+        return found
+
+    def _put_right(self, path: str) -> bool:
+        for _ in range(_TRIES):
+            with suppress(OSError):  # another command changes the same name at this moment
+                moved = _put_right_once(path, self.before[path])
+                self.stuck.discard(path)
+                return moved
+        self.stuck.add(path)
+        return False
+
+
+class Guards:
+    """The guards of commands that run at the same time. Any thread.
+
+    Law: what one of them has just made is nobody's state from before.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._live: weakref.WeakSet[Guard] = weakref.WeakSet()
+
+    def begin(self, guard: Guard, paths: Sequence[str]) -> dict[str, str | None]:
+        """Return the state of each path from before all commands that run now."""
+        with self._lock:
+            known: dict[str, str | None] = {}
+            for other in self._live:
+                known.update({} if other.is_over else other.before)
+            self._live.add(guard)
+            return {path: known[path] if path in known else _state(path) for path in paths}
 
 
 def _state(path: str) -> str | None:
@@ -54,13 +89,6 @@ def _state(path: str) -> str | None:
         return None
     except OSError:
         return ""
-
-
-def _put_right(path: str, before: str | None) -> bool:
-    for _ in range(_TRIES):
-        with suppress(OSError):  # another command changes the same name at this moment
-            return _put_right_once(path, before)
-    return True
 
 
 def _has_changed(path: str, before: str | None) -> bool:
@@ -83,11 +111,18 @@ def _put_right_once(path: str, before: str | None) -> bool:
 
 
 def _move_aside(path: str) -> None:
-    for number in range(1, 1_000):
-        name = f"{path}{ASIDE}-{number}"
-        if not os.path.lexists(name):
+    name = next((name for number in range(1, 100) if not os.path.lexists(name := f"{path}{ASIDE}-{number}")), None)
+    name = name or f"{path}{ASIDE}-{secrets.token_hex(8)}"
+    try:
+        os.rename(path, name)
+    except PermissionError:  # the command may have taken away our own right to the folder
+        folder = os.path.dirname(path)
+        mode = stat.S_IMODE(os.stat(folder).st_mode)
+        os.chmod(folder, mode | stat.S_IRWXU)
+        try:
             os.rename(path, name)
-            return
+        finally:
+            os.chmod(folder, mode)
 
 
 def _is_harmless(repository: str) -> bool:

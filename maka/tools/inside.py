@@ -9,10 +9,10 @@ from maka.contracts.content import Outcome
 from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy, ToolResult
 from maka.tools.boundary import refusal_text
 from maka.tools.denial import Kind, likely
-from maka.tools.guard import ASIDE, Guard
-from maka.tools.policy import Ground, covers, needed, sandbox_policy
+from maka.tools.guard import ASIDE, Guard, Guards
+from maka.tools.policy import Ground, covers, judge, needed, sandbox_policy
 from maka.tools.results import with_footer
-from maka.tools.survey import survey, watched
+from maka.tools.survey import led_to, survey, watched
 
 _NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
 
@@ -23,10 +23,10 @@ class Inside:
     While one runs for long, `look` is called from time to time, from one thread at a time.
     """
 
-    def __init__(self, boundary: Boundary, ground: Ground) -> None:
+    def __init__(self, boundary: Boundary, ground: Ground, guards: Guards | None = None) -> None:
         self._boundary = boundary
         self._ground = ground
-        self._guard = Guard(self._watched() if boundary.profile is Profile.ASK else ())
+        self._guard = Guard(self._watched() if boundary.profile is Profile.ASK else (), guards)
         self._network = False
         self._suspects: frozenset[str] = frozenset()
         self._moved: set[str] = set()
@@ -43,7 +43,9 @@ class Inside:
         self._suspects = changed
 
     def _watched(self) -> tuple[str, ...]:
-        return tuple(path for path in watched(self._boundary) if not covers(self._boundary, path, "write"))
+        found, links = watched(self._boundary, self._ground), led_to(self._boundary, self._ground)
+        # What was granted by its name may come and go.
+        return tuple(path for path in found if judge(self._boundary, path, "write", self._ground, links) is not None)
 
     def policy(self, cwd: str) -> SandboxPolicy:
         """Survey the workspace and return what the command may touch."""
@@ -63,9 +65,13 @@ class Inside:
 
     def verdict(self, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
-        if moved := sorted(self._moved.union(self._guard.put_right())):
-            need = BoundaryNeed(expansion=needed(moved[0], "write"), reason="it takes effect later outside the sandbox")
-            return need, f"These were changed by the command and were moved aside (to *{ASIDE}-N): {', '.join(moved)}."
+        moved, stuck = sorted(self._moved.union(self._guard.put_right())), sorted(self._guard.stuck)
+        if moved or stuck:
+            first = (moved or stuck)[0]
+            need = BoundaryNeed(expansion=needed(first, "write"), reason="it takes effect later outside the sandbox")
+            words = [f"These were changed by the command and were moved aside (to *{ASIDE}-N): {', '.join(moved)}."]
+            left = f"These were changed by the command and could NOT be moved aside: {', '.join(stuck)}. Remove them."
+            return need, " ".join([*(words if moved else []), *([left] if stuck else [])])
         if not failed or text.startswith(_NOT_SET_UP):
             return None
         expansion = likely(text, self._boundary.workspace, _kind, self._allowed)

@@ -77,13 +77,18 @@ def protected_in(path: str) -> str | None:
     return None if last is None else "/".join(parts[: last + 1])
 
 
-def judge(boundary: Boundary, path: str, access: Access, ground: Ground) -> BoundaryNeed | None:
-    """Return what a path lacks to be read or written, None where nothing does."""
+def judge(
+    boundary: Boundary, path: str, access: Access, ground: Ground, led_to: Sequence[str] = ()
+) -> BoundaryNeed | None:
+    """Return what a path lacks to be read or written, None where nothing does.
+
+    `led_to` are paths that something protected leads to: they are as protected as that.
+    """
     if boundary.profile is Profile.BYPASS:
         return None
     if any(is_under(path, own) for own in ground.own):
         return BoundaryNeed(expansion=None, reason=f"{path} belongs to Maka itself")
-    barrier, why = _barrier(path, access, ground)
+    barrier, why = _barrier(path, access, ground, led_to)
     for permission in _permissions(boundary):
         allowed = permission.access == "write" or access == "read"
         holds = is_under(path, permission.base) if permission.subtree else path == permission.base
@@ -105,7 +110,7 @@ def needed(path: str, access: Access, scope: Literal["exact", "subtree"] = "exac
     return Expansion(filesystem=(FileEntry(path=path, access=access, scope=scope),))
 
 
-def _barrier(path: str, access: Access, ground: Ground) -> tuple[str, str]:
+def _barrier(path: str, access: Access, ground: Ground, led_to: Sequence[str]) -> tuple[str, str]:
     barrier, why = "", ""
     for secret in ground.secrets:
         if is_under(path, secret) and len(secret) > len(barrier):
@@ -113,6 +118,9 @@ def _barrier(path: str, access: Access, ground: Ground) -> tuple[str, str]:
     named = protected_in(path) if access == "write" else None
     if named is not None and len(named) > len(barrier):
         barrier, why = named, f"{named.rpartition('/')[2]} takes effect later outside of the sandbox"
+    for one in led_to if access == "write" else ():
+        if is_under(path, one) and len(one) > len(barrier):
+            barrier, why = one, "it takes effect later outside of the sandbox: a protected name leads to it"
     return barrier, why
 
 

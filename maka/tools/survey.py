@@ -69,8 +69,7 @@ def _programs(search_path: str) -> Iterator[str]:
 def survey(boundary: Boundary, ground: Ground) -> Found:
     """Look at the workspace and at what was granted. Reads names and a few small files."""
     granted = entries(boundary)
-    roots = [boundary.workspace] if boundary.profile is Profile.ASK else []
-    roots += [entry.path for entry in granted if entry.access == "write" and os.path.isdir(entry.path)]
+    roots = _roots(boundary)
     git = _shared_repository(boundary.workspace) if boundary.profile is Profile.ASK else ()
     protected: list[str] = []
     pinned: list[str] = []
@@ -90,6 +89,8 @@ def survey(boundary: Boundary, ground: Ground) -> Found:
     hidden = [path for path in (*ground.own, *ground.secrets) if os.path.lexists(path)]
     unseen = [one for one in SPARE if not any(is_under(program, one) for program in ground.programs)]
     hidden += [path for path in _sockets() if not any(is_under(path, one) for one in (*hidden, *writable, *unseen))]
+    # What holds something hidden must stay where it is, or the next command finds that under another name.
+    pinned += [folder for path in hidden for folder in _between(path, writable)]
     return Found(
         protected=tuple(dict.fromkeys(there)),
         pinned=tuple(dict.fromkeys(pinned)),
@@ -100,13 +101,49 @@ def survey(boundary: Boundary, ground: Ground) -> Found:
     )
 
 
-def watched(boundary: Boundary) -> tuple[str, ...]:
-    """Return the protected names at the workspace's root that no mount can hold: they are missing, or are links."""
+def _roots(boundary: Boundary) -> list[str]:
+    """Return the folders that a session may write to."""
+    granted = [entry.path for entry in entries(boundary) if entry.access == "write" and os.path.isdir(entry.path)]
+    return [*([boundary.workspace] if boundary.profile is Profile.ASK else []), *granted]
+
+
+def _between(path: str, roots: Sequence[str]) -> Iterator[str]:
+    """Yield the folders above a path that lie inside of one of some roots."""
+    folder = os.path.dirname(path)
+    while folder not in roots and any(is_under(folder, root) for root in roots):
+        yield folder
+        folder = os.path.dirname(folder)
+
+
+def led_to(boundary: Boundary, ground: Ground) -> tuple[str, ...]:
+    """Return where protected names lead that are links, or settings of a repository, also where nothing is yet."""
+    if boundary.profile is not Profile.ASK:
+        return ()
+    links = (path for path in _named(boundary.workspace) if os.path.islink(path))
+    found = (*survey(boundary, ground).protected, *map(_real, links))
+    return tuple(path for path in dict.fromkeys(found) if path and path != boundary.workspace)
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except OSError:  # it changes at this moment
+        return ""
+
+
+def watched(boundary: Boundary, ground: Ground) -> tuple[str, ...]:
+    """Return what no mount can hold: of the protected names at the workspace's root and of Maka's own files what is
+    missing, or a link."""
     root = boundary.workspace
     paths = [os.path.join(root, name) for name in sorted(PROTECTED_NAMES)]
     git = os.path.join(root, ".git")
     paths += [os.path.join(git, name) for name in sorted(GIT_PROTECTED)] if os.path.isdir(git) else [git]
-    return tuple(path for path in paths if os.path.islink(path) or not os.path.lexists(path))
+    open_ = [path for path in paths if os.path.islink(path) or not os.path.lexists(path)]
+    # What isn't there yet, and a protected link leads to: the link needn't change.
+    ends = [end for path in open_ if os.path.islink(path) and (end := _real(path)) and not os.path.lexists(end)]
+    roots = _roots(boundary)
+    own = [path for path in ground.own if not os.path.lexists(path) and any(is_under(path, one) for one in roots)]
+    return tuple(dict.fromkeys((*open_, *(end for end in ends if is_under(end, root)), *own)))
 
 
 def _sockets() -> list[str]:

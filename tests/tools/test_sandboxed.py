@@ -15,7 +15,7 @@ from maka.contracts.content import Outcome
 from maka.contracts.tool_ports import BoundaryNeed, Sandbox
 from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import NoSandbox
-from maka.tools.guard import ASIDE
+from maka.tools.guard import ASIDE, Guard, Guards
 from maka.tools.policy import Ground, needed
 from tests.tools.conftest import CHILD_ENV, make_tools
 from tests.tools.harness import Bench, Recorder, boundary, nap, running
@@ -473,3 +473,87 @@ def test_hooks_that_a_configuration_names_are_protected(bench: Bench, repository
     git(repository, "config", "core.hooksPath", ".husky")
     assert bench.run("Bash", command="echo x > .husky/pre-commit").outcome is Outcome.ERROR
     assert os.listdir(repository / ".husky") == []
+
+
+def test_what_a_link_of_a_protected_name_leads_to_is_as_protected(bench: Bench, workspace: Path) -> None:
+    """Also where nothing is there yet; a grant by name opens it."""
+    (workspace / "docs").mkdir()
+    (workspace / "docs" / "a.md").write_text("obey\n")
+    (workspace / "AGENTS.md").symlink_to("docs/a.md")
+    (workspace / ".envrc").symlink_to("build/env")
+    for path in ("AGENTS.md", "docs/a.md", ".envrc", "build/env"):
+        result = bench.run("Write", path=path, content="evil\n")
+        assert "sandbox_boundary_required" in result.text, path
+    result = bench.run("Bash", command="echo evil > docs/a.md; mkdir -p build; echo evil > build/env")
+    assert (workspace / "docs" / "a.md").read_text() == "obey\n"
+    assert not (workspace / ".envrc").exists()
+    assert "moved aside" in result.text
+    entry = FileEntry(path=str((workspace / "docs" / "a.md").resolve()), access="write", scope="exact")
+    wide = with_boundary(bench, boundary(workspace, Profile.ASK, entry))
+    assert wide.run("Write", path="AGENTS.md", content="new\n").outcome is Outcome.OK
+    assert bench.run("Write", path="docs/b.md", content="fine\n").outcome is Outcome.OK
+
+
+def test_what_one_command_plants_is_not_what_another_one_found(workspace: Path) -> None:
+    planted = workspace / ".envrc"
+    guards = Guards()
+    first = Guard([str(planted)], guards)
+    planted.symlink_to("evil.sh")
+    second = Guard([str(planted)], guards)
+    assert first.put_right() == (str(planted),)
+    assert second.put_right() == ()
+    assert not planted.is_symlink()
+    planted.symlink_to("the person's own")
+    assert Guard([str(planted)], guards).put_right() == (), "nobody runs any more, so it is what was there"
+
+
+def test_no_name_is_taken_so_often_that_nothing_is_moved(workspace: Path) -> None:
+    guard = Guard([str(workspace / ".envrc")])
+    for number in range(1_000):
+        (workspace / f".envrc{ASIDE}-{number}").touch()
+    (workspace / ".envrc").write_text("evil")
+    assert guard.put_right() == (str(workspace / ".envrc"),)
+    assert not (workspace / ".envrc").exists()
+
+
+def test_a_folder_that_was_closed_to_us_is_opened_for_the_move(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what can't be moved at all is said to be there still."""
+    guard, real = Guard([str(workspace / ".envrc")]), os.rename
+    (workspace / ".envrc").write_text("evil")
+    workspace.chmod(0o500)
+
+    def closed(old: str, new: str) -> None:
+        if not workspace.stat().st_mode & 0o200:
+            raise PermissionError(13, "Permission denied")
+        real(old, new)
+
+    def never(old: str, new: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", never)
+        assert (guard.put_right(), guard.stuck) == ((), {str(workspace / ".envrc")})
+    monkeypatch.setattr(os, "rename", closed)
+    assert (guard.put_right(), guard.stuck) == ((str(workspace / ".envrc"),), set())
+    assert workspace.stat().st_mode & 0o777 == 0o500
+    workspace.chmod(0o700)
+
+
+def test_what_holds_something_hidden_cannot_be_moved_away(
+    processes: AsyncProcesses, workspace: Path, sandbox: Sandbox
+) -> None:
+    """A workspace that holds secrets or Maka's own files, as a home does: the next command must not find them."""
+    secret, own = workspace / "conf" / "keys" / "k", workspace / "conf" / "maka" / "config.toml"
+    secret.parent.mkdir(parents=True)
+    own.parent.mkdir()
+    secret.write_text("swordfish")
+    ground = Ground(own=(str(own.resolve()),), secrets=(str(secret.resolve()),))
+    bench = Bench(make_tools(processes, sandbox=sandbox, ground=ground), workspace)
+    for command in ("mv conf c2", "mv conf/keys k2", "ln -s conf c3; mv c3/keys k3"):
+        bench.run("Bash", command=command)
+        assert "swordfish" not in bench.run("Bash", command="cat $(find . -type f) /dev/null").text
+    assert secret.read_text() == "swordfish"
+    bench.run("Bash", command="mkdir -p conf/maka; echo evil > conf/maka/config.toml")
+    assert not own.exists(), "what Maka would read is not planted"
