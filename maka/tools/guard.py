@@ -11,7 +11,7 @@ import secrets
 import stat
 import threading
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 ASIDE = ".maka-aside"
@@ -123,6 +123,25 @@ def _move_aside(path: str) -> None:
             os.rename(path, name)
         finally:
             os.chmod(folder, mode)
+
+
+def put_repositories_right(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
+    """Move aside what makes a repository of a folder that was none, unless git would run nothing for it.
+
+    Both name each `.git` and bare repository with its folder; a pointer into a repository that was there may stay.
+    """
+    known = [folder for folder in before.values() if folder is not None]
+    moved: list[str] = []
+    for path, repository in now.items():
+        if before.get(path) == repository and path in before:
+            continue
+        inner = repository is not None and any(repository.startswith(f"{folder}/") for folder in known)
+        name = path if os.path.basename(path) == ".git" else os.path.join(path, "HEAD")
+        with suppress(OSError):
+            if not inner and (repository is None or not _is_harmless(repository)) and os.path.lexists(name):
+                _move_aside(name)
+                moved.append(name)
+    return moved
 
 
 def _is_harmless(repository: str) -> bool:

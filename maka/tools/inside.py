@@ -9,11 +9,12 @@ from maka.contracts.content import Outcome
 from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy, ToolResult
 from maka.tools.boundary import refusal_text
 from maka.tools.denial import Kind, likely
-from maka.tools.guard import ASIDE, Guard, Guards
+from maka.tools.guard import ASIDE, Guard, Guards, put_repositories_right
 from maka.tools.policy import Ground, covers, judge, needed, sandbox_policy
 from maka.tools.results import with_footer
-from maka.tools.survey import led_to, survey, watched
+from maka.tools.survey import led_to, repositories, survey, watched
 
+LOOKS_A_WALK = 10
 _NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
 
 
@@ -27,6 +28,8 @@ class Inside:
         self._boundary = boundary
         self._ground = ground
         self._guard = Guard(self._watched() if boundary.profile is Profile.ASK else (), guards)
+        self._repositories = repositories(boundary)
+        self._looks = 0
         self._network = False
         self._suspects: frozenset[str] = frozenset()
         self._moved: set[str] = set()
@@ -41,6 +44,14 @@ class Inside:
         changed = self._guard.changed()
         self._moved.update(self._guard.put_right(changed & self._suspects))
         self._suspects = changed
+        self._looks += 1
+        if self._looks % LOOKS_A_WALK == 0:
+            self._moved.update(self._new_repositories())
+
+    def _new_repositories(self) -> list[str]:
+        if self._boundary.profile is not Profile.ASK:
+            return []
+        return put_repositories_right(self._repositories, repositories(self._boundary))
 
     def _watched(self) -> tuple[str, ...]:
         found, links = watched(self._boundary, self._ground), led_to(self._boundary, self._ground)
@@ -65,7 +76,8 @@ class Inside:
 
     def verdict(self, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
-        moved, stuck = sorted(self._moved.union(self._guard.put_right())), sorted(self._guard.stuck)
+        self._moved.update(self._guard.put_right(), self._new_repositories())
+        moved, stuck = sorted(self._moved), sorted(self._guard.stuck)
         if moved or stuck:
             first = (moved or stuck)[0]
             need = BoundaryNeed(expansion=needed(first, "write"), reason="it takes effect later outside the sandbox")

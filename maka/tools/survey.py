@@ -1,10 +1,7 @@
 """What is really there: repositories, protected files and secrets, looked up anew before each sandboxed command.
 
-Laws:
-- Nothing that a command could have written decides what becomes writable: a repository outside of the workspace is
-  writable only if its own files, which lie outside, name this workspace.
-- The walk is bounded (SURVEY_FOLDERS_MAX folders, SURVEY_DEPTH_MAX levels); what lies deeper keeps no protection from
-  commands. File tools judge by name at any depth.
+Law: the walk is bounded (SURVEY_FOLDERS_MAX folders, SURVEY_DEPTH_MAX levels); what lies deeper keeps no protection
+from commands. File tools judge by name at any depth.
 """
 
 import os
@@ -14,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
-from maka.tools.policy import GIT_PROTECTED, PROTECTED_NAMES, Found, Ground, entries, is_under
+from maka.tools.policy import PROTECTED_NAMES, Found, Ground, entries, is_under
+from maka.tools.repositories import git_names, is_bare, listed, named_by_config, repository_of, shared_repository
 
 SECRETS_AT_HOME = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".oci", ".password-store", ".vault-token", ".terraform.d"),
@@ -37,9 +35,6 @@ SPARE = ("/tmp", "/var/tmp", "/run")
 
 _PASSED_OVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
 _SOCKET = re.compile(r"\S+: \S+ \S+ \S+ \S+ \S+ +\d+ (/.*)\n")
-_GIT_POINTER = re.compile(r"gitdir:\s*(.+)")
-_CONFIG_PATH = re.compile(r"^\s*(hookspath|path|worktree)\s*=\s*\"?([^\"#;\n]+?)\"?\s*$", re.IGNORECASE | re.MULTILINE)
-_CONFIG_BYTES_MAX = 256 << 10
 
 
 def ground_of(home: str, own: Sequence[str], search_path: str = "") -> Ground:
@@ -70,20 +65,20 @@ def survey(boundary: Boundary, ground: Ground) -> Found:
     """Look at the workspace and at what was granted. Reads names and a few small files."""
     granted = entries(boundary)
     roots = _roots(boundary)
-    git = _shared_repository(boundary.workspace) if boundary.profile is Profile.ASK else ()
+    git = shared_repository(boundary.workspace) if boundary.profile is Profile.ASK else ()
     protected: list[str] = []
     pinned: list[str] = []
     for repository in git:
         # Other worktrees of a repository are other people's; of the last, this one, its own files stay writable.
-        protected += [*_git_protected(repository, worktrees=False), os.path.join(repository, "worktrees")]
+        protected += [*git_names(repository, worktrees=False), os.path.join(repository, "worktrees")]
     for root in roots:
         for path in _named(root):
-            if os.path.basename(path) == ".git" and os.path.isdir(path) and not os.path.islink(path):
-                pinned.append(path)
-                protected += _git_protected(path)
-                protected += _named_by_config(path, os.path.dirname(path))
-            else:
+            its = _repository_at(path)
+            if path != its:
                 protected.append(path)
+            if its is not None and is_under(its, root):
+                pinned += [its] if its != root else []
+                protected += git_names(its) + named_by_config(its, os.path.dirname(path))
     writable = (*roots, *git)
     there = [real for path in protected if (real := _inside(path, writable)) is not None]
     hidden = [path for path in (*ground.own, *ground.secrets) if os.path.lexists(path)]
@@ -115,13 +110,38 @@ def _between(path: str, roots: Sequence[str]) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
+def repositories(boundary: Boundary) -> dict[str, str | None]:
+    """Return each `.git` and bare repository in what a session may write to, with the folder that it stands for."""
+    found = (path for root in _roots(boundary) for path in _named(root))
+    return {path: _repository_at(path) for path in found if os.path.basename(path) not in PROTECTED_NAMES}
+
+
+def _repository_at(path: str) -> str | None:
+    try:
+        return None if os.path.basename(path) in PROTECTED_NAMES else repository_of(path)
+    except OSError:  # it changes at this moment
+        return None
+
+
 def led_to(boundary: Boundary, ground: Ground) -> tuple[str, ...]:
     """Return where protected names lead that are links, or settings of a repository, also where nothing is yet."""
     if boundary.profile is not Profile.ASK:
         return ()
     links = (path for path in _named(boundary.workspace) if os.path.islink(path))
-    found = (*survey(boundary, ground).protected, *map(_real, links))
+    found = (*survey(boundary, ground).protected, *map(_real, (*links, *_decisive(boundary))))
     return tuple(path for path in dict.fromkeys(found) if path and path != boundary.workspace)
+
+
+def _decisive(boundary: Boundary) -> list[str]:
+    """Return every name by which a repository that a session may write to decides what git runs."""
+    paths: list[str] = []
+    for path, repository in repositories(boundary).items():
+        if repository is not None and any(is_under(repository, root) for root in _roots(boundary)):
+            paths += git_names(repository) + named_by_config(repository, os.path.dirname(path))
+    shared = shared_repository(boundary.workspace) if boundary.profile is Profile.ASK else ()
+    for repository in shared:
+        paths += git_names(repository, worktrees=False)
+    return [path for path in paths if any(is_under(path, root) for root in (*_roots(boundary), *shared))]
 
 
 def _real(path: str) -> str:
@@ -132,12 +152,10 @@ def _real(path: str) -> str:
 
 
 def watched(boundary: Boundary, ground: Ground) -> tuple[str, ...]:
-    """Return what no mount can hold: of the protected names at the workspace's root and of Maka's own files what is
-    missing, or a link."""
+    """Return what no mount can hold: of the protected names at the workspace's root, those of its repositories, and
+    Maka's own files what is missing, or a link."""
     root = boundary.workspace
-    paths = [os.path.join(root, name) for name in sorted(PROTECTED_NAMES)]
-    git = os.path.join(root, ".git")
-    paths += [os.path.join(git, name) for name in sorted(GIT_PROTECTED)] if os.path.isdir(git) else [git]
+    paths = [os.path.join(root, name) for name in (*sorted(PROTECTED_NAMES), ".git")] + _decisive(boundary)
     open_ = [path for path in paths if os.path.islink(path) or not os.path.lexists(path)]
     # What isn't there yet, and a protected link leads to: the link needn't change.
     ends = [end for path in open_ if os.path.islink(path) and (end := _real(path)) and not os.path.lexists(end)]
@@ -182,7 +200,10 @@ def _named(root: str) -> Iterator[str]:
             seen += 1
             if seen > SURVEY_FOLDERS_MAX:
                 return
-            for name, is_folder in _listed(folder):
+            names = listed(folder)
+            if is_bare([name for name, _ in names]):
+                yield folder
+            for name, is_folder in names:
                 path = os.path.join(folder, name)
                 if name in PROTECTED_NAMES or name == ".git":
                     if _device(path) == device:
@@ -197,71 +218,3 @@ def _device(path: str) -> int | None:
         return os.lstat(path).st_dev
     except OSError:
         return None
-
-
-def _listed(folder: str) -> list[tuple[str, bool]]:
-    try:
-        with os.scandir(folder) as found:
-            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
-    except OSError:
-        return []
-
-
-def _git_protected(repository: str, *, worktrees: bool = True) -> list[str]:
-    """Return what in a repository's folder decides what git runs: its own, its worktrees' and its submodules'."""
-    paths = [os.path.join(repository, name) for name in sorted(GIT_PROTECTED)]
-    for name, is_folder in _listed(os.path.join(repository, "worktrees")):
-        if is_folder and worktrees:
-            paths += [os.path.join(repository, "worktrees", name, one) for one in sorted(GIT_PROTECTED)]
-    modules = [os.path.join(repository, "modules")]
-    for _ in range(SURVEY_DEPTH_MAX):
-        inner = [os.path.join(folder, name) for folder in modules for name, is_folder in _listed(folder) if is_folder]
-        for module in inner:
-            if os.path.exists(os.path.join(module, "HEAD")):
-                paths += [os.path.join(module, one) for one in sorted(GIT_PROTECTED)]
-        modules = inner[:SURVEY_FOLDERS_MAX]
-    return [path for path in paths if os.path.lexists(path)]
-
-
-def _named_by_config(repository: str, worktree: str) -> list[str]:
-    """Return the hooks' folder and the included files that a repository's configuration names."""
-    found = _CONFIG_PATH.findall(_read(os.path.join(repository, "config")))
-    paths = [os.path.expanduser(value.strip()) for key, value in found if key.lower() != "worktree"]
-    bases = [worktree if key.lower() == "hookspath" else repository for key, _ in found if key.lower() != "worktree"]
-    return [os.path.join(base, path) for base, path in zip(bases, paths, strict=True) if path not in ("", ".")]
-
-
-def _shared_repository(workspace: str) -> tuple[str, ...]:
-    """Return the folders outside of a workspace that its commits are written to: a linked worktree's, a submodule's."""
-    pointer = os.path.join(workspace, ".git")
-    if os.path.islink(pointer) or not os.path.isfile(pointer):
-        return ()
-    match = _GIT_POINTER.match(_read(pointer))
-    if match is None:
-        return ()
-    own = os.path.realpath(os.path.join(workspace, match[1].strip()))
-    common = os.path.realpath(os.path.join(own, _read(os.path.join(own, "commondir")).strip() or "."))
-    if is_under(own, workspace) or not os.path.isfile(os.path.join(own, "HEAD")):
-        return ()
-    if own == common:
-        found = dict(_CONFIG_PATH.findall(_read(os.path.join(own, "config"))))
-        back = os.path.join(own, found.get("worktree", "").strip() or ".")
-    else:
-        back = os.path.dirname(_read(os.path.join(own, "gitdir")).strip())
-        if not is_under(own, os.path.join(common, "worktrees")):
-            return ()
-    shaped = os.path.isdir(os.path.join(common, "objects")) and os.path.isdir(os.path.join(common, "refs"))
-    return tuple(dict.fromkeys((common, own))) if shaped and os.path.realpath(back) == workspace else ()
-
-
-def _read(path: str) -> str:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        return os.read(fd, _CONFIG_BYTES_MAX).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)

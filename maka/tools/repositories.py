@@ -1,0 +1,110 @@
+"""Repositories: which folders git reads settings from, and what in them decides what it runs.
+
+Law: nothing that a command could have written decides what becomes writable: a repository outside of the workspace is
+the workspace's only if its own files, which lie outside, name it.
+"""
+
+import os
+import re
+from collections.abc import Collection
+
+from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
+from maka.tools.policy import GIT_PROTECTED, is_under
+
+_GIT_POINTER = re.compile(r"gitdir:\s*(.+)")
+_CONFIG_PATH = re.compile(r"^\s*(hookspath|path|worktree)\s*=\s*\"?([^\"#;\n]+?)\"?\s*$", re.IGNORECASE | re.MULTILINE)
+_CONFIG_BYTES_MAX = 256 << 10
+
+
+def is_bare(names: Collection[str]) -> bool:
+    """Say whether a folder with these names in it is a repository of its own, as git sees it."""
+    return {"HEAD", "objects", "refs"} <= set(names)
+
+
+def repository_of(path: str) -> str | None:
+    """Return the real folder of the repository that a `.git`, or a bare repository, stands for; None where it is none.
+
+    A `.git` is a folder, a file that names one, or a link to either.
+    """
+    real = os.path.realpath(path)
+    if os.path.isdir(real):
+        return real
+    match = _GIT_POINTER.match(read_text(real))
+    if match is None:
+        return None
+    named = os.path.realpath(os.path.join(os.path.dirname(real), match[1].strip()))
+    return named if os.path.isdir(named) else None
+
+
+def git_names(repository: str, *, worktrees: bool = True) -> list[str]:
+    """Return what in a repository's folder decides what git runs: its own, its worktrees' and its submodules' names.
+
+    Also those that aren't there: git looks for them.
+    """
+    paths = [os.path.join(repository, name) for name in sorted(GIT_PROTECTED)]
+    for name, is_folder in listed(os.path.join(repository, "worktrees")):
+        if is_folder and worktrees:
+            paths += [os.path.join(repository, "worktrees", name, one) for one in sorted(GIT_PROTECTED)]
+    modules = [os.path.join(repository, "modules")]
+    for _ in range(SURVEY_DEPTH_MAX):
+        inner = [os.path.join(folder, name) for folder in modules for name, is_folder in listed(folder) if is_folder]
+        for module in inner:
+            if os.path.exists(os.path.join(module, "HEAD")):
+                paths += [os.path.join(module, one) for one in sorted(GIT_PROTECTED)]
+        modules = inner[:SURVEY_FOLDERS_MAX]
+    return paths
+
+
+def named_by_config(repository: str, worktree: str) -> list[str]:
+    """Return the hooks' folder and the included files that a repository's configuration names."""
+    paths: list[str] = []
+    for key, value in _CONFIG_PATH.findall(read_text(os.path.join(repository, "config"))):
+        base = worktree if key.lower() == "hookspath" else repository
+        path = os.path.expanduser(value.strip())
+        if key.lower() != "worktree" and path not in ("", "."):
+            paths.append(os.path.normpath(os.path.join(base, path)))
+    return paths
+
+
+def shared_repository(workspace: str) -> tuple[str, ...]:
+    """Return the folders outside of a workspace that its commits are written to: a linked worktree's, a submodule's."""
+    pointer = os.path.join(workspace, ".git")
+    if os.path.islink(pointer) or not os.path.isfile(pointer):
+        return ()
+    match = _GIT_POINTER.match(read_text(pointer))
+    if match is None:
+        return ()
+    own = os.path.realpath(os.path.join(workspace, match[1].strip()))
+    common = os.path.realpath(os.path.join(own, read_text(os.path.join(own, "commondir")).strip() or "."))
+    if is_under(own, workspace) or not os.path.isfile(os.path.join(own, "HEAD")):
+        return ()
+    if own == common:
+        found = dict(_CONFIG_PATH.findall(read_text(os.path.join(own, "config"))))
+        back = os.path.join(own, found.get("worktree", "").strip() or ".")
+    else:
+        back = os.path.dirname(read_text(os.path.join(own, "gitdir")).strip())
+        if not is_under(own, os.path.join(common, "worktrees")):
+            return ()
+    shaped = os.path.isdir(os.path.join(common, "objects")) and os.path.isdir(os.path.join(common, "refs"))
+    return tuple(dict.fromkeys((common, own))) if shaped and os.path.realpath(back) == workspace else ()
+
+
+def listed(folder: str) -> list[tuple[str, bool]]:
+    try:
+        with os.scandir(folder) as found:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+    except OSError:
+        return []
+
+
+def read_text(path: str) -> str:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(fd, _CONFIG_BYTES_MAX).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)

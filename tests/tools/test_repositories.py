@@ -1,0 +1,169 @@
+"""Repositories: whatever a command or a file tool plants, the person's next git command runs none of it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from maka.contracts.content import Outcome
+from maka.contracts.tool_ports import Sandbox
+from maka.edges.processes import AsyncProcesses
+from maka.tools.policy import Ground
+from tests.tools.conftest import make_tools
+from tests.tools.harness import Bench
+
+QUIET = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}
+NAMED = ("-c", "user.name=p", "-c", "user.email=p@example.org", "-c", "protocol.file.allow=always")
+EVIL = "printf '#!/bin/sh\\ntouch MARK\\n' > evil.sh; chmod +x evil.sh; "
+CONFIG = "printf '[core]\\nrepositoryformatversion = 0\\nbare = false\\nfsmonitor = %s/evil.sh\\n' $PWD"
+GITLINK = "git update-index --add --cacheinfo 160000,$(git -C sub rev-parse HEAD),sub"
+COMMIT = "git -c user.name=p -c user.email=p@example.org"
+
+
+def git(folder: Path, *args: str) -> None:
+    subprocess.run(
+        ["git", *NAMED, *args], cwd=folder, env={**QUIET, "HOME": str(folder)}, check=True, capture_output=True
+    )
+
+
+def repository(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "file").write_text("text\n")
+    git(folder, "add", "file")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+class Person:
+    """Looks whether something was run outside: git is asked what its owner would ask it."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.mark = tmp_path / "was-run"
+
+    def runs_nothing(self, folder: Path) -> bool:
+        for words in (["status"], ["-C", "sub", "status"], [*NAMED, "commit", "--allow-empty", "-m", "mine"]):
+            env = {**QUIET, "HOME": str(folder.parent)}
+            subprocess.run(["git", *words], cwd=folder, env=env, check=False, capture_output=True)
+        return not self.mark.exists()
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)
+
+
+def tools(processes: AsyncProcesses, sandbox: Sandbox, folder: Path) -> Bench:
+    return Bench(make_tools(processes, sandbox=sandbox, ground=Ground()), folder)
+
+
+def plant(bench: Bench, person: Person, command: str) -> None:
+    bench.run("Bash", command=(EVIL + command).replace("MARK", str(person.mark)))
+
+
+PLANTED = {
+    "a nested repository": "git init -q sub; git -C sub config core.fsmonitor $PWD/evil.sh",
+    "a submodule by its link": (
+        f"git init -q sub; {COMMIT} -C sub commit -q --allow-empty -m x; {GITLINK}; "
+        "git -C sub config core.fsmonitor $PWD/evil.sh"
+    ),
+    "a pointer to files elsewhere": (
+        f"mkdir sub; git init -q other; mv other/.git store; {CONFIG} > store/config; "
+        "echo gitdir: $PWD/store > sub/.git"
+    ),
+    "another settings' folder": f"mkdir evilgit; {CONFIG} > evilgit/config; echo $PWD/evilgit > .git/commondir",
+    "hooks": "mkdir -p .git/hooks; cp evil.sh .git/hooks/pre-commit",
+}
+
+
+@pytest.mark.parametrize("how", PLANTED)
+def test_in_a_repository(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, person: Person, how: str
+) -> None:
+    plant(tools(processes, sandbox, repository(workspace)), person, PLANTED[how])
+    assert person.runs_nothing(workspace)
+
+
+def test_a_folder_that_is_made_a_repository(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, person: Person
+) -> None:
+    bare = (
+        f"mkdir objects refs; echo 'ref: refs/heads/main' > HEAD; {CONFIG} > config; printf 'worktree = .\\n' >> config"
+    )
+    plant(tools(processes, sandbox, workspace), person, bare)
+    assert person.runs_nothing(workspace)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkdir -p MAIN/.git/hooks; cp evil.sh MAIN/.git/hooks/pre-commit",
+        f"mkdir evilgit; {CONFIG} > evilgit/config; echo $PWD/evilgit > MAIN/.git/commondir",
+    ],
+    ids=["hooks", "commondir"],
+)
+def test_in_the_repository_of_a_linked_worktree(
+    processes: AsyncProcesses, sandbox: Sandbox, tmp_path: Path, person: Person, command: str
+) -> None:
+    main, worktree = repository(tmp_path / "main"), tmp_path / "tree"
+    for name in (main / ".git" / "hooks").iterdir():
+        name.unlink()
+    (main / ".git" / "hooks").rmdir()
+    git(main, "worktree", "add", "-q", str(worktree))
+    bench = tools(processes, sandbox, worktree)
+    plant(bench, person, command.replace("MAIN", str(main)))
+    assert person.runs_nothing(main)
+    assert person.runs_nothing(worktree)
+
+
+def test_in_a_submodules_folder(
+    processes: AsyncProcesses, sandbox: Sandbox, tmp_path: Path, workspace: Path, person: Person
+) -> None:
+    repository(workspace)
+    git(workspace, "submodule", "add", "-q", str(repository(tmp_path / "lib")), "sub")
+    bench = tools(processes, sandbox, workspace)
+    plant(bench, person, f"mkdir evilgit; {CONFIG} > evilgit/config; echo $PWD/evilgit > .git/modules/sub/commondir")
+    assert person.runs_nothing(workspace)
+
+
+def test_what_the_settings_name_is_as_protected_also_from_file_tools(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, person: Person
+) -> None:
+    repository(workspace)
+    git(workspace, "config", "core.hooksPath", ".githooks")
+    git(workspace, "config", "include.path", "../cfg/inc")
+    bench = tools(processes, sandbox, workspace)
+    for path in (".githooks/pre-commit", "cfg/inc"):
+        assert "sandbox_boundary_required" in bench.run("Write", path=path, content="x").text, path
+    plant(
+        bench,
+        person,
+        f"mkdir -p .githooks cfg; cp evil.sh .githooks/pre-commit; {CONFIG} > cfg/inc",
+    )
+    assert person.runs_nothing(workspace)
+
+
+def test_a_repository_whose_files_lie_apart(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, person: Person
+) -> None:
+    git(workspace, "init", "-q", "--separate-git-dir=store", ".")
+    bench = tools(processes, sandbox, workspace)
+    assert "sandbox_boundary_required" in bench.run("Write", path="store/config", content="x").text
+    plant(bench, person, f"{CONFIG} > store/config; mkdir -p store/hooks; cp evil.sh store/hooks/pre-commit")
+    assert person.runs_nothing(workspace)
+
+
+def test_ordinary_work_goes_on(processes: AsyncProcesses, sandbox: Sandbox, workspace: Path) -> None:
+    repository(workspace)
+    bench = tools(processes, sandbox, workspace)
+    for command in (
+        "git clone -q . copy",
+        "git init -q new",
+        "git worktree add -q tree",
+        f"{COMMIT} commit -q --allow-empty -m x",
+    ):
+        result = bench.run("Bash", command=command)
+        assert result.outcome is Outcome.OK, result.text
+    assert (workspace / "copy" / ".git").is_dir()
+    assert (workspace / "tree" / ".git").is_file()
