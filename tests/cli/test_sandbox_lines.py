@@ -26,7 +26,7 @@ def put(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
     def find(*_: object) -> Sandbox:
         return sandbox
 
-    for place in ("maka.app", "maka.edges.sandbox"):
+    for place in ("maka.adapters", "maka.edges.sandbox"):
         monkeypatch.setattr(f"{place}.find_sandbox", find)
 
 
