@@ -18,6 +18,9 @@ _NETWORK = re.compile(
 _QUOTED = re.compile(r"['\"‘`]([^'\"’`]+)['\"’`]")
 _PLAIN = re.compile(r"(?:^|[\s:(])((?:/|\.{1,2}/|~/)[^\s:'\",;)]+)")
 
+_PROGRAM = re.compile(r"^\s*/\S+: (?:line \d+: |\d+: )?")
+"""Who says it, which isn't what was denied: `/usr/bin/bash: line 1: …`."""
+
 
 def likely(output: str, cwd: str, kind: Callable[[str], Kind], allowed: Callable[[str], bool]) -> Expansion | None:
     """Return the expansion that a failed command seems to have lacked, None where its output doesn't say.
@@ -36,7 +39,8 @@ def likely(output: str, cwd: str, kind: Callable[[str], Kind], allowed: Callable
 
 
 def _words(line: str) -> list[str]:
-    return [word for word in (*_QUOTED.findall(line), *_PLAIN.findall(line)) if "\0" not in word]
+    told = _PROGRAM.sub("", line)
+    return [word for word in (*_QUOTED.findall(told), *_PLAIN.findall(told)) if "\0" not in word]
 
 
 def _entry(path: str, kind: Callable[[str], Kind]) -> FileEntry | None:

@@ -1,5 +1,6 @@
 """One command inside the sandbox: what it may touch before it starts, and what is put right and told when it ended."""
 
+import errno
 import os
 
 from msgspec.structs import replace
@@ -59,7 +60,10 @@ class Inside:
         return tuple(path for path in found if judge(self._boundary, path, "write", self._ground, links) is not None)
 
     def policy(self, cwd: str) -> SandboxPolicy:
-        """Survey the workspace and return what the command may touch."""
+        """Survey the workspace and return what the command may touch. Raises OSError where that isn't where it was."""
+        workspace = self._boundary.workspace
+        if os.path.realpath(workspace) != workspace:
+            raise OSError(errno.ELOOP, "it turned into a link", workspace)
         policy = sandbox_policy(
             self._boundary, os.path.realpath(cwd), survey(self._boundary, self._ground), self._ground
         )

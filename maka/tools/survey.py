@@ -92,7 +92,10 @@ def survey(boundary: Boundary, ground: Ground) -> Found:
         git=git,
         hidden=tuple(path for path in hidden if os.path.isdir(path)),
         hidden_files=tuple(path for path in hidden if not os.path.isdir(path)),
-        missing=tuple(entry.path for entry in granted if not os.path.lexists(entry.path)),
+        # What turned into a link isn't what was granted.
+        missing=tuple(
+            entry.path for entry in granted if not os.path.lexists(entry.path) or _real(entry.path) != entry.path
+        ),
     )
 
 

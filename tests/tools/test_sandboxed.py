@@ -557,3 +557,48 @@ def test_what_holds_something_hidden_cannot_be_moved_away(
     assert secret.read_text() == "swordfish"
     bench.run("Bash", command="mkdir -p conf/maka; echo evil > conf/maka/config.toml")
     assert not own.exists(), "what Maka would read is not planted"
+
+
+def test_a_granted_path_that_turned_into_a_link_is_not_what_was_granted(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, home: Path, ground: Ground
+) -> None:
+    granted = home / "a" / "b"
+    granted.parent.mkdir()
+    granted.symlink_to(home / ".ssh")
+    entry = FileEntry(path=str(home.resolve() / "a" / "b"), access="write", scope="subtree")
+    bench = Bench(
+        make_tools(processes, sandbox=sandbox, ground=ground), workspace, boundary(workspace, Profile.ASK, entry)
+    )
+    assert "swordfish" not in bench.run("Bash", command=f"cat {granted}/id; echo evil > {granted}/id").text
+    assert (home / ".ssh" / "id").read_text() == "swordfish"
+
+
+def test_a_workspace_that_turned_into_a_link_is_not_entered(bench: Bench, workspace: Path, home: Path) -> None:
+    bound = with_boundary(bench, boundary(workspace))
+    workspace.rename(workspace.with_name("elsewhere"))
+    workspace.symlink_to(home)
+    result = bound.run("Bash", command="touch made")
+    assert "path_changed" in result.text
+    assert not (home / "made").exists()
+
+
+@pytest.mark.parametrize("command", ["cd /; echo x > nothere", "echo x > /proc/sys/nothing"])
+def test_nobody_is_asked_to_give_the_shell_itself_away(bench: Bench, command: str) -> None:
+    result = bench.run("Bash", command=command)
+    assert result.outcome is Outcome.ERROR
+    assert "/bin/" not in result.text.partition("sandbox_boundary_required")[2]
+
+
+def test_no_terminal_can_be_reached(bench: Bench) -> None:
+    """What another program's person types is not for a command, nor is the screen."""
+    ours, theirs = os.openpty()
+    name = os.ttyname(theirs)
+    try:
+        result = bench.run("Bash", command=f"echo spoofed > {name}; head -c1 < {name}; echo x > /dev/tty")
+        assert result.outcome is Outcome.ERROR
+        os.set_blocking(ours, False)
+        with pytest.raises(BlockingIOError):
+            os.read(ours, 100)
+    finally:
+        os.close(ours)
+        os.close(theirs)
