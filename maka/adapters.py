@@ -1,8 +1,9 @@
 """Which adapters stand behind the ports of one host, and what no tool of it touches."""
 
+import os
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from actors.base import Log
 from actors.troupe import Troupe
 from actors.wiring import Ports
 from maka.config import Config, read_key
+from maka.contracts.boundary import Expansion
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.model_ports import ModelProfile, Provider
 from maka.edges.bubblewrap import find_bubblewrap
@@ -29,6 +31,7 @@ from maka.edges.timers import ThreadTimers
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.tools.background import BackgroundTable
+from maka.tools.expansion import ExpansionError, normalise
 from maka.tools.files import FileTurns
 from maka.tools.leftovers import TempFiles
 from maka.tools.policy import Ground
@@ -120,6 +123,19 @@ def _prompt(config: Config, secrets: Secrets, cwd: str) -> str:
         platform=platform(terse=True),
         masks=secrets,
     )
+
+
+def normaliser(config: Config) -> Callable[[Expansion, str], Expansion]:
+    """Return what brings the grants of a program into the form of facts, given the session's workspace."""
+    ground = Ground(own=tuple(map(os.path.realpath, own_files(config))))
+
+    def real(grants: Expansion, workspace: str) -> Expansion:
+        try:
+            return normalise(grants, workspace, ground)
+        except (ExpansionError, OSError) as error:
+            raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=str(error))) from None
+
+    return real
 
 
 def untouchable(config: Config) -> Ground:

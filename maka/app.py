@@ -20,7 +20,7 @@ from actors.messages import LedgerDied, Recover, Shutdown, Sweep, ToKernel
 from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.troupe import Patience, Troupe
-from maka.adapters import Providers, make_ports
+from maka.adapters import Providers, make_ports, normaliser
 from maka.config import Config, known_secrets
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
 from maka.contracts.limits import FEED_RESTARTS_MAX, RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, SWEEP_EVERY_S
@@ -120,7 +120,7 @@ def open_host(config: Config) -> Host:
         recovered = _recover(kernel, failed)
         _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log, patience)
-        manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set)
+        manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set, normalise=normaliser(config))
         return Host(manager, store, recovered, failed, processes.kill_all, stack.pop_all())
 
 

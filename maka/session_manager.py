@@ -23,8 +23,9 @@ from actors.messages import (
     UndoChanges,
 )
 from actors.messages_ledger import Subscribe, ToFeed
+from maka import given
 from maka.contracts import commands
-from maka.contracts.boundary import Boundary, Expansion, Profile, Scope
+from maka.contracts.boundary import Boundary, Expansion, Scope
 from maka.contracts.commands import (
     AnswerTaken,
     BackgroundStopped,
@@ -38,7 +39,7 @@ from maka.contracts.commands import (
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import CommandId, EventId, IdSource, RunId, SessionId
-from maka.contracts.limits import COMMAND_TIMEOUT_S, PROMPT_CHARS_MAX, UNDO_TIMEOUT_S
+from maka.contracts.limits import COMMAND_TIMEOUT_S, UNDO_TIMEOUT_S
 from maka.contracts.ports import LedgerReader
 from maka.subscription import Subscription
 from projections import background, boundary, inbox
@@ -59,6 +60,7 @@ class SessionManager:
         ids: IdSource,
         timeout_s: float = COMMAND_TIMEOUT_S,
         failed: Callable[[], bool] = lambda: False,
+        normalise: given.Normalise = given.as_it_is,
     ) -> None:
         self._kernel = kernel
         self._feed = feed
@@ -66,20 +68,21 @@ class SessionManager:
         self._ids = ids
         self._timeout_s = timeout_s
         self._failed = failed
+        self._normalise = normalise
 
     def create_session(
         self, cwd: str, *, title: str | None = None, boundary: str = "ask", command_id: str | None = None
     ) -> SessionCreated:
         """Make a session that works in a directory, which must be readable. `boundary` is its tools' profile."""
-        given = os.path.abspath(cwd)
-        _check_directory(given)
-        _check_directory(os.path.realpath(given))
+        folder, real = os.path.abspath(cwd), os.path.realpath(cwd)
+        given.check_directory(folder)
+        given.check_directory(real)
         command = commands.CreateSession(
             command_id=self._command_id(command_id),
-            cwd=given,
-            real_cwd=os.path.realpath(given),
-            title=title and _text(title),
-            boundary=_profile(boundary),
+            cwd=folder,
+            real_cwd=real,
+            title=title and given.text(title),
+            boundary=given.profile(boundary),
         )
         reply: OneShot[Reply] = OneShot()
         return self._answer(CreateSession(command=command, reply=reply), reply, command.command_id, SessionCreated)
@@ -97,8 +100,8 @@ class SessionManager:
         command = commands.SendMessage(
             command_id=self._command_id(command_id),
             session_id=SessionId(session_id),
-            text=_text(text),
-            profile=_text(profile),
+            text=given.text(text),
+            profile=given.text(profile),
             limits=limits or RunLimits(),
         )
         reply: OneShot[Reply] = OneShot()
@@ -109,7 +112,7 @@ class SessionManager:
 
         Background shells go on: the receipt names them, and `stop_background` ends them.
         """
-        command = commands.Stop(session_id=SessionId(session_id), source=_text(source))
+        command = commands.Stop(session_id=SessionId(session_id), source=given.text(source))
         reply: OneShot[Reply] = OneShot()
         receipt = self._answer(StopSession(command=command, reply=reply), reply, f"stop {session_id}", StopReceipt)
         live = (shell.shell_id for shell in self.background(session_id) if shell.is_live)
@@ -123,7 +126,8 @@ class SessionManager:
 
     def stop_background(self, session_id: str, shell_id: str, by: str = "client") -> BackgroundStopped:
         """End a background shell with all that it started; returns when its end is durable."""
-        command = commands.StopBackground(session_id=SessionId(session_id), shell_id=_text(shell_id), by=_text(by))
+        who, what = given.text(by), given.text(shell_id)
+        command = commands.StopBackground(session_id=SessionId(session_id), shell_id=what, by=who)
         reply: OneShot[Reply] = OneShot()
         return self._answer(
             StopShell(command=command, reply=reply), reply, f"stop {shell_id} of {session_id}", BackgroundStopped
@@ -143,13 +147,15 @@ class SessionManager:
 
         A boundary request takes a decision and how long it holds, a question the answers in their order.
         """
+        if (decision is None) == (answers is None):
+            raise given.refused("give a decision for a boundary request, or answers for a question: one of the two")
         command = commands.Answer(
             session_id=SessionId(session_id),
             request_id=EventId(request_id),
-            client=client,
+            client=given.client_name(client),
             decision=decision,
             scope=scope,
-            answers=None if answers is None else tuple(map(_clean_answer, answers)),
+            answers=None if answers is None else tuple(map(given.answer_text, answers)),
         )
         reply: OneShot[Reply] = OneShot()
         return self._answer(AnswerWait(command=command, reply=reply), reply, f"answer {request_id}", AnswerTaken)
@@ -202,15 +208,20 @@ class SessionManager:
         client: str | None = None,
         command_id: str | None = None,
     ) -> BoundarySet:
-        """Change what a session's tools may touch, from their next call on: a person's act, with its own fact."""
+        """Change what a session's tools may touch, from their next call on: a person's act, with its own fact.
+
+        Paths of `grants` may be relative to the workspace; what becomes the fact is real and absolute.
+        """
+        if grants is not None and grants != Expansion():
+            grants = self._normalise(given.fitting(grants), self.boundary(session_id).workspace)
         command = commands.ChangeBoundary(
             command_id=self._command_id(command_id),
             session_id=SessionId(session_id),
-            profile=None if profile is None else _profile(profile),
+            profile=None if profile is None else given.profile(profile),
             grants=grants or Expansion(),
             scope=scope,
             revoked=tuple(map(EventId, revoked)),
-            client=client,
+            client=given.client_name(client),
         )
         reply: OneShot[Reply] = OneShot()
         return self._answer(SetBoundary(command=command, reply=reply), reply, command.command_id, BoundarySet)
@@ -234,6 +245,7 @@ class SessionManager:
         wanted: type[R],
         timeout_s: float | None = None,
     ) -> R:
+        given.fitting(message.command)
         if not self._kernel.tell(message):
             raise RefusedError(_not_ready())
         answer = reply.wait_unless(self._failed, self._timeout_s if timeout_s is None else timeout_s)
@@ -247,44 +259,5 @@ class SessionManager:
         return answer
 
 
-def _clean_answer(text: str | None) -> str | None:
-    """Return an answer that the ledger takes: half characters are replaced, a novel is refused."""
-    if text is None:
-        return None
-    if len(text) > PROMPT_CHARS_MAX:
-        message = f"an answer has at most {PROMPT_CHARS_MAX:,} characters; put it into a file and name that"
-        raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))
-    return text.encode("utf-8", "replace").decode("utf-8", "replace")
-
-
 def _not_ready() -> Refusal:
     return Refusal(code=RefusalCode.NOT_READY, message="the host isn't running; start it again")
-
-
-def _text(given: str) -> str:
-    """Return a text that can be stored: half characters, which have no bytes, are replaced."""
-    return given.encode("utf-8", "replace").decode()
-
-
-def _check_directory(path: str) -> None:
-    shown = _text(path)
-    if shown != path:
-        words = "has a name that is no UTF-8"
-    elif not os.path.exists(path):
-        words = "does not exist"
-    elif not os.path.isdir(path):
-        words = "is not a directory"
-    elif not os.access(path, os.R_OK | os.X_OK):
-        words = "is not readable"
-    else:
-        return
-    message = f"working directory {shown} {words}; name one that you can read"
-    raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message))
-
-
-def _profile(name: str) -> Profile:
-    try:
-        return Profile(name)
-    except ValueError:
-        message = f"{name!r} is no boundary; choose one of {', '.join(Profile)}"
-        raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=message)) from None

@@ -25,6 +25,10 @@ _NAMES = frozenset(
         "OPENAI_WEBHOOK_SECRET",
     }
 )
+_PROVIDERS = re.compile(
+    r"(^|_)(OPENAI|AZURE_OPENAI|ANTHROPIC|CLAUDE|CLAUDE_CODE|OPENROUTER|GEMINI|GOOGLE_AI|MISTRAL|GROQ|COHERE|DEEPSEEK|XAI"
+    r"|TOGETHER|FIREWORKS|PERPLEXITY|REPLICATE|CEREBRAS|BEDROCK)_(\w+_)?(KEY|KEYS|TOKEN|SECRET)$"
+)
 _CHARS_MIN = 16
 """A value this long that equals a provider's key is one, whatever its variable is called."""
 
@@ -68,7 +72,11 @@ def interpreter_folder() -> str:
 
 def _secret_names(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -> set[str]:
     named = {profile.key_env for profile in profiles}
-    return {name for name in env if name in named or name in _NAMES or name.endswith(_ENDINGS)}
+    return {name for name in env if name in named or _is_key(name)}
+
+
+def _is_key(name: str) -> bool:
+    return name in _NAMES or name.endswith(_ENDINGS) or _PROVIDERS.search(name) is not None
 
 
 def _header_lines(env: Mapping[str, str]) -> list[str]:

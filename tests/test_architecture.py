@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("maka.tool_environment",),
     ("projections", "maka.config"),
     ("actors", "maka.storage", "maka.edges", "maka.tools"),
-    ("maka.subscription",),
+    ("maka.subscription", "maka.given"),
     ("maka.session_manager",),
     ("maka.host",),
     ("maka.adapters",),

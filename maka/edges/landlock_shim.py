@@ -18,14 +18,13 @@ import stat
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, NoReturn
 
-FAILED = 126
+FAILED, _ORPHANED = 126, signal.SIGUSR2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PDEATHSIG, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
-_NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
-_BIND_ALL, _PRIVATE_ALL = 0x1000 | 0x4000, 0x4000 | 0x40000
+_NEW_MOUNTS, _NEW_USER, _BIND_ALL, _PRIVATE_ALL = 0x20000, 0x10000000, 0x1000 | 0x4000, 0x4000 | 0x40000
 _MOUNT_SETATTR, _BELOW, _FROM_HERE = 442, 0x8000, -100
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
@@ -44,8 +43,8 @@ _ARCHITECTURES = {
     "x86_64": (0xC000003E, 41, (248, 249, 250, 425), {302: 0, 203: 0, 144: 0, 142: 0, 314: 0, 141: 1, 251: 1}),
     "aarch64": (0xC00000B7, 198, (217, 218, 219, 425), {261: 0, 122: 0, 119: 0, 118: 0, 274: 0, 140: 1, 30: 1}),
 }
-"""The kernel's word for a processor, its number of `socket`, the numbers that are refused, and those by which a process
-is given limits and priorities: with the place of the argument that names it, where only 0, the caller, may stand."""
+"""The kernel's word for a processor, its number of `socket`, what is refused, and what gives a process limits: with the
+place of the argument that names it, where only 0, the caller, may stand."""
 
 
 class Kernel:
@@ -71,13 +70,9 @@ class Kernel:
     def set_read_only(self, path: str, on: bool) -> None:
         """Change a mount with all below it; writable again becomes only what was so outside."""
         change = struct.pack("QQQQ", on, not on, 0, 0)
-        for flags in (_BELOW, 0):
-            try:
+        for flags in (_BELOW,) if on else (0, _BELOW):
+            with nullcontext() if on else suppress(PermissionError):
                 self.call(_MOUNT_SETATTR, _FROM_HERE, os.fsencode(path), flags, change, ctypes.c_size_t(len(change)))
-                return
-            except PermissionError:
-                if on:
-                    raise
 
     def _checked(self, result: int, what: str) -> int:
         if result < 0:
@@ -88,8 +83,12 @@ class Kernel:
 
 def run(policy: dict[str, Any], command: list[str]) -> int:
     """Run a command confined, end what it leaves behind, and return its exit code (128 + n after a signal)."""
-    kernel = Kernel()
-    kernel.prctl(_PDEATHSIG, signal.SIGKILL)
+    kernel, owner = Kernel(), os.getppid()
+    # No KILL: who else would end what the command left, once its owner is gone?
+    signal.signal(_ORPHANED, _leave)
+    kernel.prctl(_PDEATHSIG, _ORPHANED)
+    if os.getppid() != owner:
+        return FAILED
     kernel.prctl(_SUBREAPER, 1)
     own_tmp = f"/tmp/maka-{os.getpid()}-{os.urandom(8).hex()}"
     os.mkdir(own_tmp, 0o700)
@@ -100,17 +99,21 @@ def run(policy: dict[str, Any], command: list[str]) -> int:
         _become(kernel, policy, command, own_tmp)
     try:
         _, status = os.waitpid(child, 0)
-        _end_the_rest()
     finally:
+        _end_the_rest()
         _remove(own_tmp)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
+def _leave(number: int, frame: object) -> NoReturn:
+    sys.exit(FAILED)
+
+
 def _become(kernel: Kernel, policy: dict[str, Any], command: list[str], own_tmp: str) -> NoReturn:
     try:
         # Python ignores the last two; a command expects a broken pipe to end its writers in silence.
-        for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, _ORPHANED):
             signal.signal(number, signal.SIG_DFL)
         kernel.prctl(_PDEATHSIG, signal.SIGKILL)
         os.chdir(policy["cwd"])

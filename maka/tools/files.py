@@ -142,7 +142,8 @@ def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None
             if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
                 with suppress(OSError):
                     os.fchown(fd, like.st_uid, like.st_gid)
-            os.fchmod(fd, stat.S_IMODE(like.st_mode))
+            # As the kernel does at a write: what runs with another's rights doesn't get a new content.
+            os.fchmod(fd, stat.S_IMODE(like.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
         elif mode is not None:
             os.fchmod(fd, mode & 0o777)
         os.fsync(fd)

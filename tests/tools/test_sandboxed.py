@@ -1,24 +1,27 @@
 """Commands in a real sandbox: nothing gets out, nothing is planted, no secret is read, and ordinary work goes on."""
 
+import json
 import os
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from maka.contracts.boundary import Boundary, FileEntry, Profile
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import BoundaryNeed, Sandbox
+from maka.contracts.tool_ports import BoundaryNeed, Sandbox, SandboxPolicy
 from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import NoSandbox
 from maka.tools.guard import ASIDE, Guard, Guards
 from maka.tools.policy import Ground, needed
 from tests.tools.conftest import CHILD_ENV, make_tools
-from tests.tools.harness import Bench, Recorder, boundary, nap, running
+from tests.tools.harness import PATIENCE_S, Bench, Recorder, boundary, nap, running
 
 PYTHON = os.path.realpath(sys.executable)
 
@@ -602,3 +605,32 @@ def test_no_terminal_can_be_reached(bench: Bench) -> None:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+ORPHAN = (
+    "env -i /usr/bin/setsid /bin/sh -c 'exec </dev/null >/dev/null 2>&1; NAP & touch ready; wait' & "
+    "until [ -e ready ]; do :; done; echo begun; NAP"
+)
+OWNER = "import json, subprocess, sys; subprocess.Popen(json.loads(sys.argv[1])).wait()"
+
+
+def test_whatever_a_command_left_ends_with_a_killed_owner(sandbox: Sandbox, workspace: Path) -> None:
+    """Also who shed every mark by which a later start could find it."""
+    sleeper = nap(3611)
+    argv = sandbox.wrap(
+        ("/bin/sh", "-c", ORPHAN.replace("NAP", sleeper)),
+        SandboxPolicy(cwd=str(workspace), writable=(os.path.realpath(workspace),)),
+    )
+    owner = subprocess.Popen([PYTHON, "-c", OWNER, json.dumps(argv)], stdout=subprocess.PIPE)
+    assert owner.stdout is not None and owner.stdout.readline() == b"begun\n"
+    assert running(sleeper)
+    owner.kill()
+    owner.stdout.close()
+    owner.wait(PATIENCE_S)
+    until = monotonic() + PATIENCE_S
+    while running(sleeper) and monotonic() < until:
+        pass
+    left = running(sleeper)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
