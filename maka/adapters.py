@@ -11,6 +11,8 @@ from platform import platform
 from shutil import which
 from threading import Lock
 
+import actors
+import projections
 from actors.base import Log
 from actors.troupe import Troupe
 from actors.wiring import Ports
@@ -140,7 +142,8 @@ def normaliser(config: Config) -> Callable[[Expansion, str], Expansion]:
 
 def untouchable(config: Config) -> Ground:
     """Return what no session touches unasked on this machine."""
-    return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""))
+    packages = (str(Path(__file__).parent), actors.__path__[0], projections.__path__[0])
+    return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""), (sys.prefix, *packages))
 
 
 def own_files(config: Config) -> tuple[str, ...]:

@@ -28,12 +28,14 @@ GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir", "g
 class Ground(Struct, frozen=True, kw_only=True):
     """What a machine has that isn't anyone's workspace: `own` are Maka's files, `secrets` are a person's.
 
-    `programs` are folders that must stay readable where a sandbox has an empty folder, such as /tmp, of its own.
+    `programs` are folders that must stay readable where a sandbox has an empty folder, such as /tmp, of its own; `code`
+    is what runs as Maka: to be read, and in a workspace that holds it not to be written.
     """
 
     own: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
 
 
 class Found(Struct, frozen=True, kw_only=True):

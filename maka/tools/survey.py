@@ -37,7 +37,7 @@ _PASSED_OVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__"
 _SOCKET = re.compile(r"\S+: \S+ \S+ \S+ \S+ \S+ +\d+ (/.*)\n")
 
 
-def ground_of(home: str, own: Sequence[str], search_path: str = "") -> Ground:
+def ground_of(home: str, own: Sequence[str], search_path: str = "", code: Sequence[str] = ()) -> Ground:
     """Return what no session touches unasked: Maka's own files, and where this person's secrets usually are.
 
     `search_path` is the tools' PATH: its folders stay visible where a sandbox would hide them.
@@ -49,6 +49,7 @@ def ground_of(home: str, own: Sequence[str], search_path: str = "") -> Ground:
         own=tuple(dict.fromkeys(os.path.realpath(path) for path in own)),
         secrets=tuple(dict.fromkeys(os.path.realpath(path) for path in secrets)),
         programs=tuple(dict.fromkeys(_programs(search_path))),
+        code=tuple(dict.fromkeys(os.path.realpath(path) for path in code)),
     )
 
 
@@ -66,7 +67,7 @@ def survey(boundary: Boundary, ground: Ground) -> Found:
     granted = entries(boundary)
     roots = _roots(boundary)
     git = shared_repository(boundary.workspace) if boundary.profile is Profile.ASK else ()
-    protected: list[str] = []
+    protected: list[str] = [path for path in ground.code if path not in roots]
     pinned: list[str] = []
     for repository in git:
         # Other worktrees of a repository are other people's; of the last, this one, its own files stay writable.

@@ -167,3 +167,19 @@ def test_ordinary_work_goes_on(processes: AsyncProcesses, sandbox: Sandbox, work
         assert result.outcome is Outcome.OK, result.text
     assert (workspace / "copy" / ".git").is_dir()
     assert (workspace / "tree" / ".git").is_file()
+
+
+def test_what_runs_as_maka_is_not_changed_by_its_own_tools(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path
+) -> None:
+    """As in a checkout of it, or where it is installed in a project's own environment."""
+    code = workspace / ".venv" / "lib"
+    code.mkdir(parents=True)
+    (code / "maka.py").write_text("mine\n")
+    ground = Ground(code=(str((workspace / ".venv").resolve()),))
+    bench = Bench(make_tools(processes, sandbox=sandbox, ground=ground), workspace)
+    assert "sandbox_boundary_required" in bench.run("Write", path=".venv/lib/x.pth", content="import evil\n").text
+    bench.run("Bash", command="echo evil > .venv/lib/maka.py; echo evil > .venv/lib/x.pth; mv .venv v2; mkdir .venv")
+    assert (code / "maka.py").read_text() == "mine\n"
+    assert not (code / "x.pth").exists()
+    assert bench.run("Bash", command="cat .venv/lib/maka.py").text == "mine\n"
