@@ -5,7 +5,8 @@ from collections.abc import Callable
 from maka.cli import words
 from maka.cli.asking import how_to_answer
 from maka.cli.follow import Left, View
-from maka.cli.output import OutputClosedError, discard_output, note, one_line, write_json, write_said
+from maka.cli.output import OutputClosedError, discard_output, note, write_json, write_said
+from maka.cli.revealed import brief
 from maka.contracts.session_events import ErrorEvent, MessageWaiting, Notice, ProviderRetry, RunEnded, SessionEvent
 
 
@@ -45,7 +46,7 @@ class FinalTextView:
             case ProviderRetry() if event.phase == "scheduled":
                 self._say(words.retry(event))
             case Notice():
-                self._say(one_line(event.text, 500))
+                self._say(brief(event.text, 500))
             case MessageWaiting() if event.queued:
                 self._say(f"{words.counted(event.queued, 'message')} in the queue")
             case _:

@@ -8,7 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maka.cli.revealed import NEWLINE, TAB, brief, revealed, revealed_lines
+from maka.cli.views import FinalTextView
 from maka.cli.words import brief_args
+from maka.contracts.ids import SessionId
+from maka.contracts.session_events import Notice
 
 ESCAPE = re.compile(r"\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 TRICKY = st.text(
@@ -83,3 +86,12 @@ def test_h32_a_command_cannot_hide_its_end_behind_its_length() -> None:
     shown = brief_args({"command": command})
     assert shown.endswith("; rm -rf ~")
     assert "415 characters more" in shown
+
+
+def test_what_runs_in_the_background_is_shown_with_its_signs(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Also where no timeline is."""
+    view = FinalTextView(quiet=False)
+    view.event(
+        Notice(session_id=SessionId("s"), note="background_started", text="b1 runs: sleep 4 \u202e# evil\nline2")
+    )
+    assert rb"\u202e" in capsysbinary.readouterr().err
