@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 import msgspec
 from msgspec import Struct
 
-from maka.contracts.boundary import Boundary
+from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import PATH_BYTES_MAX
 from maka.contracts.tool_ports import BoundaryNeed, ToolEnv, ToolResult
 from maka.tools.policy import Access, Ground, is_under, judge, needed
-from maka.tools.survey import led_to
+from maka.tools.survey import Walk, led_to
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -89,7 +89,9 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
     boundary = boundary_of(env)
     real = resolved(path, env.cwd)
     root = boundary.workspace
-    protected = led_to(boundary, ground) if access == "write" else ()
+    # Only a session that writes to its workspace can lead anywhere: no other is walked through.
+    looks = access == "write" and boundary.profile is Profile.ASK
+    protected = led_to(Walk(boundary), ground) if looks else ()
     if (need := judge(boundary, real, access, ground, protected)) is not None:
         if need.expansion is not None and os.path.isdir(real):
             need = BoundaryNeed(expansion=needed(real, access, "subtree"), reason=need.reason)

@@ -13,7 +13,7 @@ from maka.tools.denial import Kind, likely
 from maka.tools.guard import ASIDE, Guard, Guards, put_repositories_right
 from maka.tools.policy import Ground, covers, judge, needed, sandbox_policy
 from maka.tools.results import with_footer
-from maka.tools.survey import led_to, repositories, survey, watched
+from maka.tools.survey import Walk, led_to, survey, watched
 
 LOOKS_A_WALK = 10
 _NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
@@ -28,8 +28,8 @@ class Inside:
     def __init__(self, boundary: Boundary, ground: Ground, guards: Guards | None = None) -> None:
         self._boundary = boundary
         self._ground = ground
+        self._before = Walk(boundary)
         self._guard = Guard(self._watched() if boundary.profile is Profile.ASK else (), guards)
-        self._repositories = repositories(boundary)
         self._looks = 0
         self._network = False
         self._suspects: frozenset[str] = frozenset()
@@ -52,10 +52,10 @@ class Inside:
     def _new_repositories(self) -> list[str]:
         if self._boundary.profile is not Profile.ASK:
             return []
-        return put_repositories_right(self._repositories, repositories(self._boundary))
+        return put_repositories_right(self._before.repositories, Walk(self._boundary).repositories)
 
     def _watched(self) -> tuple[str, ...]:
-        found, links = watched(self._boundary, self._ground), led_to(self._boundary, self._ground)
+        found, links = watched(self._before, self._ground), led_to(self._before, self._ground)
         # What was granted by its name may come and go.
         return tuple(path for path in found if judge(self._boundary, path, "write", self._ground, links) is not None)
 
@@ -64,9 +64,8 @@ class Inside:
         workspace = self._boundary.workspace
         if os.path.realpath(workspace) != workspace:
             raise OSError(errno.ELOOP, "it turned into a link", workspace)
-        policy = sandbox_policy(
-            self._boundary, os.path.realpath(cwd), survey(self._boundary, self._ground), self._ground
-        )
+        found = survey(self._before, self._ground)
+        policy = sandbox_policy(self._boundary, os.path.realpath(cwd), found, self._ground)
         self._network = policy.network
         return policy
 

@@ -22,7 +22,7 @@ from maka.tools.output import SafeText
 from maka.tools.policy import Ground, covers, is_under, sandbox_policy
 from maka.tools.results import error, with_footer
 from maka.tools.spawned import SpawnedCall
-from maka.tools.survey import survey
+from maka.tools.survey import Walk, survey
 
 COMMON = ("--no-config", "--color=never", "--hidden", "--no-require-git", "--glob=!.git", "--sort=path")
 
@@ -65,7 +65,7 @@ class Ripgrep:
         if self.sandbox.missing is not None:
             return argv
         reading = replace(boundary, profile=Profile.EXPLORE, grants=tuple(_reads(grant) for grant in boundary.grants))
-        policy = sandbox_policy(reading, cwd, survey(reading, self.ground), self.ground)
+        policy = sandbox_policy(reading, cwd, survey(Walk(reading), self.ground), self.ground)
         return self.sandbox.wrap(argv, replace(policy, readable=(*policy.readable, os.path.realpath(argv[0]))))
 
     def _without_secrets(self, boundary: Boundary, cwd: str) -> list[str]:

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
@@ -62,26 +63,51 @@ def _programs(search_path: str) -> Iterator[str]:
             yield root
 
 
-def survey(boundary: Boundary, ground: Ground) -> Found:
-    """Look at the workspace and at what was granted. Reads names and a few small files."""
-    granted = entries(boundary)
-    roots = _roots(boundary)
-    git = shared_repository(boundary.workspace) if boundary.profile is Profile.ASK else ()
-    protected: list[str] = [path for path in ground.code if path not in roots]
-    pinned: list[str] = []
-    for repository in git:
-        # Other worktrees of a repository are other people's; of the last, this one, its own files stay writable.
-        protected += [*git_names(repository, worktrees=False), os.path.join(repository, "worktrees")]
-    for root in roots:
-        for path in _named(root):
-            its = _repository_at(path)
-            if path != its:
-                protected.append(path)
-            if its is not None and is_under(its, root):
-                pinned += [its] if its != root else []
-                protected += git_names(its) + named_by_config(its, os.path.dirname(path))
-    writable = (*roots, *git)
-    there = [real for path in protected if (real := _inside(path, writable)) is not None]
+class Walk:
+    """What lies in the folders that a session may write to: walked once, and asked as often as needed."""
+
+    def __init__(self, boundary: Boundary) -> None:
+        self.boundary = boundary
+        asks = boundary.profile is Profile.ASK
+        granted = [entry.path for entry in entries(boundary) if entry.access == "write" and os.path.isdir(entry.path)]
+        self.roots: tuple[str, ...] = (*([boundary.workspace] if asks else []), *granted)
+        self.git = shared_repository(boundary.workspace) if asks else ()
+        self.places = [(root, path, _repository_at(path)) for root in self.roots for path in _named(root)]
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        return (*self.roots, *self.git)
+
+    @property
+    def repositories(self) -> dict[str, str | None]:
+        """Each `.git` and bare repository, with the folder that it stands for."""
+        return {path: its for _, path, its in self.places if os.path.basename(path) not in PROTECTED_NAMES}
+
+    @cached_property
+    def names(self) -> dict[str, list[str]]:
+        """By which each repository that can be written decides what git runs."""
+        return {
+            path: git_names(its) + named_by_config(its, os.path.dirname(path))
+            for path, its in self.repositories.items()
+            if its is not None and any(is_under(its, root) for root in self.roots)
+        }
+
+    @cached_property
+    def shared_names(self) -> list[str]:
+        """The same of the repository outside. Other worktrees of it are other people's."""
+        return [name for repository in self.git for name in git_names(repository, worktrees=False)]
+
+    @property
+    def decisive(self) -> list[str]:
+        """All these names, as far as they can be written."""
+        paths = [*(name for names in self.names.values() for name in names), *self.shared_names]
+        return [path for path in paths if any(is_under(path, root) for root in self.writable)]
+
+
+def survey(seen: Walk, ground: Ground) -> Found:
+    """Say what was seen, and what else is there. Reads names and a few small files."""
+    granted, writable = entries(seen.boundary), seen.writable
+    there, pinned = _protected(seen, ground), _pinned(seen)
     hidden = [path for path in (*ground.own, *ground.secrets) if os.path.lexists(path)]
     unseen = [one for one in SPARE if not any(is_under(program, one) for program in ground.programs)]
     hidden += [path for path in _sockets() if not any(is_under(path, one) for one in (*hidden, *writable, *unseen))]
@@ -90,7 +116,7 @@ def survey(boundary: Boundary, ground: Ground) -> Found:
     return Found(
         protected=tuple(dict.fromkeys(there)),
         pinned=tuple(dict.fromkeys(pinned)),
-        git=git,
+        git=seen.git,
         hidden=tuple(path for path in hidden if os.path.isdir(path)),
         hidden_files=tuple(path for path in hidden if not os.path.isdir(path)),
         # What turned into a link isn't what was granted.
@@ -100,10 +126,22 @@ def survey(boundary: Boundary, ground: Ground) -> Found:
     )
 
 
-def _roots(boundary: Boundary) -> list[str]:
-    """Return the folders that a session may write to."""
-    granted = [entry.path for entry in entries(boundary) if entry.access == "write" and os.path.isdir(entry.path)]
-    return [*([boundary.workspace] if boundary.profile is Profile.ASK else []), *granted]
+def _protected(seen: Walk, ground: Ground) -> list[str]:
+    """Return the real paths of what is protected, is there, and lies in what can be written."""
+    paths: list[str] = [path for path in ground.code if path not in seen.roots]
+    # Of the last worktree, this one, its own files stay writable.
+    paths += [*seen.shared_names, *(os.path.join(repository, "worktrees") for repository in seen.git)]
+    for root, path, its in seen.places:
+        if path != its:
+            paths.append(path)
+        if its is not None and is_under(its, root):
+            paths += seen.names[path]
+    return [real for path in paths if (real := _inside(path, seen.writable)) is not None]
+
+
+def _pinned(seen: Walk) -> list[str]:
+    """Return the repositories' folders, which hold something protected and must stay where they are."""
+    return [its for root, _, its in seen.places if its is not None and its != root and is_under(its, root)]
 
 
 def _between(path: str, roots: Sequence[str]) -> Iterator[str]:
@@ -114,12 +152,6 @@ def _between(path: str, roots: Sequence[str]) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def repositories(boundary: Boundary) -> dict[str, str | None]:
-    """Return each `.git` and bare repository in what a session may write to, with the folder that it stands for."""
-    found = (path for root in _roots(boundary) for path in _named(root))
-    return {path: _repository_at(path) for path in found if os.path.basename(path) not in PROTECTED_NAMES}
-
-
 def _repository_at(path: str) -> str | None:
     try:
         return None if os.path.basename(path) in PROTECTED_NAMES else repository_of(path)
@@ -127,25 +159,14 @@ def _repository_at(path: str) -> str | None:
         return None
 
 
-def led_to(boundary: Boundary, ground: Ground) -> tuple[str, ...]:
+def led_to(seen: Walk, ground: Ground) -> tuple[str, ...]:
     """Return where protected names lead that are links, or settings of a repository, also where nothing is yet."""
-    if boundary.profile is not Profile.ASK:
+    workspace = seen.boundary.workspace
+    if seen.boundary.profile is not Profile.ASK:
         return ()
-    links = (path for path in _named(boundary.workspace) if os.path.islink(path))
-    found = (*survey(boundary, ground).protected, *map(_real, (*links, *_decisive(boundary))))
-    return tuple(path for path in dict.fromkeys(found) if path and path != boundary.workspace)
-
-
-def _decisive(boundary: Boundary) -> list[str]:
-    """Return every name by which a repository that a session may write to decides what git runs."""
-    paths: list[str] = []
-    for path, repository in repositories(boundary).items():
-        if repository is not None and any(is_under(repository, root) for root in _roots(boundary)):
-            paths += git_names(repository) + named_by_config(repository, os.path.dirname(path))
-    shared = shared_repository(boundary.workspace) if boundary.profile is Profile.ASK else ()
-    for repository in shared:
-        paths += git_names(repository, worktrees=False)
-    return [path for path in paths if any(is_under(path, root) for root in (*_roots(boundary), *shared))]
+    links = (path for root, path, _ in seen.places if root == workspace and os.path.islink(path))
+    found = (*_protected(seen, ground), *map(_real, (*links, *seen.decisive)))
+    return tuple(path for path in dict.fromkeys(found) if path and path != workspace)
 
 
 def _real(path: str) -> str:
@@ -155,16 +176,15 @@ def _real(path: str) -> str:
         return ""
 
 
-def watched(boundary: Boundary, ground: Ground) -> tuple[str, ...]:
+def watched(seen: Walk, ground: Ground) -> tuple[str, ...]:
     """Return what no mount can hold: of the protected names at the workspace's root, those of its repositories, and
     Maka's own files what is missing, or a link."""
-    root = boundary.workspace
-    paths = [os.path.join(root, name) for name in (*sorted(PROTECTED_NAMES), ".git")] + _decisive(boundary)
+    root = seen.boundary.workspace
+    paths = [os.path.join(root, name) for name in (*sorted(PROTECTED_NAMES), ".git")] + seen.decisive
     open_ = [path for path in paths if os.path.islink(path) or not os.path.lexists(path)]
     # What isn't there yet, and a protected link leads to: the link needn't change.
     ends = [end for path in open_ if os.path.islink(path) and (end := _real(path)) and not os.path.lexists(end)]
-    roots = _roots(boundary)
-    own = [path for path in ground.own if not os.path.lexists(path) and any(is_under(path, one) for one in roots)]
+    own = [path for path in ground.own if not os.path.lexists(path) and any(is_under(path, one) for one in seen.roots)]
     return tuple(dict.fromkeys((*open_, *(end for end in ends if is_under(end, root)), *own)))
 
 
