@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from maka.contracts.actions import Actions, FileChange
 from maka.contracts.content import BlobRef, FunctionResponse, SessionOpened, Text, Thinking
-from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed
 from maka.contracts.ids import CallId, RunId, SessionId
 from projections.chunks import Chunks
+from projections.log_order import check_next
 
 
 class Artifact(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -54,8 +54,7 @@ def fold(state: Artifacts | None, item: Committed) -> Artifacts:
     event, content = item.event, item.event.content
     if state is None:
         state = Artifacts(session_id=event.session_id, position=0)
-    if event.session_id != state.session_id or item.position <= state.position:
-        raise FoldError(f"position {item.position} doesn't follow {state.position} of session {state.session_id}")
+    check_next(item, state.session_id, state.position)
     state = replace(state, position=item.position)
     if isinstance(content, SessionOpened):
         return replace(state, root=content.real_cwd)

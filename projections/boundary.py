@@ -15,6 +15,7 @@ from maka.contracts.content import SessionOpened
 from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed, RuntimeEvent, is_terminal
 from maka.contracts.ids import EventId, RunId, SessionId
+from projections.log_order import check_next
 
 
 class BoundaryState(Struct, frozen=True, kw_only=True):
@@ -31,8 +32,7 @@ def fold(state: BoundaryState | None, item: Committed) -> BoundaryState:
     event = item.event
     if state is None:
         return _opened(item)
-    if event.session_id != state.session_id or item.position <= state.position:
-        raise FoldError(f"position {item.position} doesn't follow {state.position} of session {state.session_id}")
+    check_next(item, state.session_id, state.position)
     state = replace(state, position=item.position)
     if event.actions is not None:
         state = _acted(state, event, event.actions)

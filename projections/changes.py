@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from maka.contracts.actions import FileChange, WorkspaceChanged
 from maka.contracts.commands import CommandChanges
 from maka.contracts.content import BlobRef, FunctionResponse, Outcome, SessionOpened
-from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed
 from maka.contracts.ids import CallId, EventId, RunId, SessionId
 from maka.contracts.limits import WORKSPACE_NAMES_MAX
 from projections.chunks import Chunks
+from projections.log_order import check_next
 
 _SURE = frozenset({Outcome.OK})
 _MAYBE = frozenset({Outcome.OUTCOME_UNKNOWN, Outcome.TIMEOUT})
@@ -83,8 +83,7 @@ def fold(state: ChangesFold | None, item: Committed) -> ChangesFold:
     event, content = item.event, item.event.content
     if state is None:
         state = ChangesFold(session_id=event.session_id, position=0)
-    if event.session_id != state.session_id or item.position <= state.position:
-        raise FoldError(f"position {item.position} doesn't follow {state.position} of session {state.session_id}")
+    check_next(item, state.session_id, state.position)
     state = replace(state, position=item.position)
     if isinstance(content, SessionOpened):
         return replace(state, root=content.real_cwd)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed
 from maka.contracts.ids import SessionId
+from projections.log_order import check_next
 
 
 class FilesSeen(Struct, frozen=True, kw_only=True):
@@ -26,8 +26,7 @@ def fold(state: FilesSeen | None, item: Committed) -> FilesSeen:
     event = item.event
     files: Mapping[str, str] = {}
     if state is not None:
-        if event.session_id != state.session_id or item.position <= state.position:
-            raise FoldError(f"position {item.position} doesn't follow {state.position} of session {state.session_id}")
+        check_next(item, state.session_id, state.position)
         files = state.files
     if event.actions is not None and (seen := event.actions.file_seen) is not None:
         files = {**files, seen.path: seen.sha256}

@@ -17,6 +17,7 @@ from maka.contracts.events import Committed, RuntimeEvent, is_terminal
 from maka.contracts.ids import CallId, EventId, RunId, SessionId
 from maka.contracts.ports import LedgerReader
 from projections import session_index
+from projections.log_order import check_next
 
 
 class PendingWait(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -50,8 +51,7 @@ def fold(state: Inbox | None, item: Committed) -> Inbox:
         if not isinstance(event.content, SessionOpened):
             raise FoldError(f"position {item.position}: a session begins with session_opened")
         return Inbox(session_id=event.session_id, number=event.content.number, position=item.position)
-    if event.session_id != state.session_id or item.position <= state.position:
-        raise FoldError(f"position {item.position} doesn't follow {state.position} of session {state.session_id}")
+    check_next(item, state.session_id, state.position)
     state = replace(state, position=item.position)
     if is_terminal(event):
         left = {key: wait for key, wait in state.waits.items() if wait.run_id != event.run_id}

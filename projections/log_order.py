@@ -50,6 +50,12 @@ def advance(order: LogOrder | None, item: Committed) -> LogOrder:
     return LogOrder(order.session_id, item.position, {**order.seqs, invocation_id: item.seq})
 
 
+def check_next(item: Committed, session_id: SessionId, position: int) -> None:
+    """Raise FoldError unless the fact is of the session, and comes after a position of it."""
+    if item.event.session_id != session_id or item.position <= position:
+        raise FoldError(f"position {item.position} doesn't follow {position} of session {session_id}")
+
+
 def is_opening(event: RuntimeEvent) -> bool:
     """Say whether the fact opens a run or a session."""
     return isinstance(event.content, _OPENINGS)
