@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from maka.edges.scripted_model import ScriptedModel
+from maka.edges.scripted_model import Reply, ScriptedModel, by_step
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0
@@ -69,6 +71,34 @@ class Machine:
     def run(self, model: ScriptedModel, *args: str, **env: str) -> Done:
         """Run `maka run` against a scripted model."""
         return self.maka("run", "--base-url", model.base_url, "--model", model.model, *args, **env)
+
+
+class Here(Machine):
+    """A machine whose command lines run in this process, which is quicker; `start` still starts a process."""
+
+    def __init__(self, folder: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+        super().__init__(folder)
+        self._cli = cli
+
+    def maka(self, *args: str, **env: str) -> Done:
+        assert not env
+        return Done(*self._cli(*args))
+
+
+@contextmanager
+def profiled_model(machine: Machine) -> Generator[Callable[..., ScriptedModel]]:
+    """Yield what starts a model that says these replies and that a profile of the configuration names."""
+    servers: list[ScriptedModel] = []
+
+    def start(*replies: Reply) -> ScriptedModel:
+        servers.append(ScriptedModel.start(by_step(replies)))
+        url = servers[-1].base_url
+        machine.config.write_text(f'[models.mine]\nbase_url = "{url}"\nmodel = "scripted"\n', "utf-8")
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
 
 
 def finished(process: "subprocess.Popen[bytes]", before: bytes = b"") -> Done:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from maka.edges.scripted_model import Call, Gate, Reply, ScriptedModel, Turn, by_step
+from maka.edges.scripted_model import Call, Gate, ScriptedModel, Turn, by_step
 from tests.cli.conftest import Cli
-from tests.cli.real import Done, Machine, finished
+from tests.cli.real import Done, Here, Machine, finished, profiled_model
 
 COLOUR: dict[str, object] = {"question": "Which colour?", "options": ["red", "blue"]}
 Serve = Callable[..., ScriptedModel]
@@ -17,18 +17,6 @@ NAME: dict[str, object] = {"question": "Which name?"}
 
 def asks(*questions: dict[str, object], text: str = "") -> Turn:
     return Turn(text=text, calls=(Call(name="ask_user_question", args={"questions": list(questions)}),))
-
-
-class Here(Machine):
-    """A machine whose command lines run in this process, which is quicker; `start` still starts a process."""
-
-    def __init__(self, folder: Path, cli: Cli) -> None:
-        super().__init__(folder)
-        self._cli = cli
-
-    def maka(self, *args: str, **env: str) -> Done:
-        assert not env
-        return Done(*self._cli(*args))
 
 
 @pytest.fixture
@@ -42,17 +30,8 @@ def machine(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Machin
 @pytest.fixture
 def serve(machine: Machine) -> Iterator[Serve]:
     """Start a model that a profile of the configuration names, as after a restart."""
-    servers: list[ScriptedModel] = []
-
-    def start(*replies: Reply) -> ScriptedModel:
-        servers.append(ScriptedModel.start(by_step(replies)))
-        url = servers[-1].base_url
-        machine.config.write_text(f'[models.mine]\nbase_url = "{url}"\nmodel = "scripted"\n', "utf-8")
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+    with profiled_model(machine) as start:
+        yield start
 
 
 @pytest.fixture

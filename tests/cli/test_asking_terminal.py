@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from maka.edges.scripted_model import Call, Reply, ScriptedModel, Turn, by_step
+from maka.edges.scripted_model import Call, ScriptedModel, Turn
 from tests.cli.asking_app import START
-from tests.cli.real import WAIT_S, Machine
+from tests.cli.real import WAIT_S, Machine, profiled_model
 
 QUESTION: dict[str, object] = {"question": "Which colour?", "options": ["red", "blue"]}
 OPEN: dict[str, object] = {"question": "Which name?"}
@@ -86,17 +86,8 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def serve(machine: Machine) -> Iterator[Serve]:
-    servers: list[ScriptedModel] = []
-
-    def start(*replies: Reply) -> ScriptedModel:
-        servers.append(ScriptedModel.start(by_step(replies)))
-        url = servers[-1].base_url
-        machine.config.write_text(f'[models.mine]\nbase_url = "{url}"\nmodel = "scripted"\n', "utf-8")
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+    with profiled_model(machine) as start:
+        yield start
 
 
 @pytest.fixture

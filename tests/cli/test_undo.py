@@ -12,23 +12,11 @@ import pytest
 from maka.contracts.codec import hash_hex
 from maka.edges.scripted_model import Call, Script, ScriptedModel, Strictness, Turn, by_step
 from tests.cli.conftest import Cli
-from tests.cli.real import Done, Machine
+from tests.cli.real import Here, Machine
 
 Serve = Callable[[Script], ScriptedModel]
 HAIKU = "an old pond\na frog leaps in\n"
 EDITED = "an old pond\na cat leaps in\n"
-
-
-class Here(Machine):
-    """A person's machine whose command lines run in this process."""
-
-    def __init__(self, folder: Path, cli: Cli) -> None:
-        super().__init__(folder)
-        self._cli = cli
-
-    def maka(self, *args: str, **env: str) -> Done:
-        assert not env
-        return Done(*self._cli(*args))
 
 
 @pytest.fixture
