@@ -8,7 +8,7 @@ import time
 from bench._report import machine, quantile
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.tool_limits import ToolLimits
-from maka.contracts.tool_ports import ProcessEnd, ProcessHandle, ProcessSpec
+from maka.contracts.tool_ports import Launch, ProcessEnd, ProcessHandle, ProcessSpec
 from maka.edges.io_loop import IoLoop
 from maka.edges.process_tree import Table, identity_of
 from maka.edges.processes import AsyncProcesses
@@ -47,7 +47,7 @@ class Call:
 def gate_ms(bounds: str) -> float:
     """Return the time of one spawn, from the fork to the command's end."""
     started = time.perf_counter()
-    child = spawn_gated(TRUE, "/", {}, bounds)
+    child = spawn_gated(Launch(argv=TRUE), "/", {}, bounds)
     child.open_gate()
     child.reap()
     took_ms = (time.perf_counter() - started) * 1e3
@@ -60,7 +60,7 @@ def port_ms(processes: AsyncProcesses) -> float:
     """Return the time of one call of the port, until its end is told."""
     call = Call()
     started = time.perf_counter()
-    call.handle = processes.spawn(ProcessSpec(argv=TRUE, cwd="/", env={}, timeout_s=60.0), call)
+    call.handle = processes.spawn(ProcessSpec(launch=Launch(argv=TRUE), cwd="/", env={}, timeout_s=60.0), call)
     call.known.set()
     call.over.wait()
     return (time.perf_counter() - started) * 1e3

@@ -20,6 +20,8 @@ from maka.config import Config, read_key
 from maka.contracts.boundary import Expansion
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.model_ports import ModelProfile, Provider
+from maka.contracts.tool_limits import ToolLimits
+from maka.contracts.tool_ports import Sandbox
 from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.clock import SystemClock
 from maka.edges.ids import UuidSource
@@ -94,7 +96,7 @@ def make_ports(
             processes,
             child_env=config.child_env,
             rg_path=_ripgrep(config),
-            sandbox=find_sandbox(partial(find_bubblewrap, processes_max=config.tool_limits.processes_max)),
+            sandbox=sandbox_here(config.tool_limits),
             ground=ground,
             turns=turns,
             masks=secrets,
@@ -109,6 +111,12 @@ def make_ports(
         log=log,
         masks=secrets,
     )
+
+
+def sandbox_here(limits: ToolLimits) -> Sandbox:
+    """Return what holds commands on this machine. Starts a few short processes; call it once."""
+    found = partial(find_bubblewrap, processes_max=limits.processes_max, unix_sockets=limits.unix_sockets)
+    return find_sandbox(found)
 
 
 def _ripgrep(config: Config) -> str | None:

@@ -161,13 +161,16 @@ def _tool_limits(config_file: Path, tools: Any, env: Mapping[str, str]) -> ToolL
     where = f"{config_file}: [tools]"
     if not isinstance(tools, dict):
         _refuse(f"{where} is a table: write [tools] and processes_max = 4096")
-    given = cast("dict[str, Any]", tools)
+    given = dict(cast("dict[str, Any]", tools))
     _known_keys(where, given, ToolLimits.__struct_fields__)
+    sockets = given.pop("unix_sockets", False)
+    if not isinstance(sockets, bool):
+        _refuse(f"{where} unix_sockets is true or false")
     found = {name: checked_limit(value, f"{where} {name}") for name, value in given.items()}
     for name, variable in TOOL_LIMIT_VARIABLES.items():
         if said := env.get(variable):
             found[name] = checked_limit(int(said) if _NUMBER.fullmatch(said) else said, variable)
-    return ToolLimits(**found)
+    return ToolLimits(**found, unix_sockets=sockets)
 
 
 def checked_limit(value: object, where: str) -> int:

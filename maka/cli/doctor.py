@@ -34,7 +34,7 @@ def doctor(profile: str | None, model: str | None, base_url: str | None, as_json
     config = load_config()
     failed = False
     marks = {Verdict.OK: "✓", Verdict.WARNING: "!", Verdict.FAILED: "✗"}
-    tools = (*_sandbox(), *_limits(config))
+    tools = (*_sandbox(config), *_limits(config))
     for group in (_installation(config), _store(config), tools, _profile(config, profile, model, base_url)):
         for check in group:
             failed = failed or check.verdict is Verdict.FAILED
@@ -84,13 +84,14 @@ def _store(config: "Config") -> "list[Check]":
     return [_ok("state root", state), Check(name="free disk", verdict=room, detail=f"{free >> 20:,} MiB")]
 
 
-def _sandbox() -> "list[Check]":
+def _sandbox(config: "Config") -> "list[Check]":
     """Say which sandbox is in force, and try to get out of it."""
+    from maka.adapters import sandbox_here
     from maka.cli.output import one_line
     from maka.cli.provider_check import Check, Verdict
-    from maka.edges.sandbox import find_sandbox, try_sandbox
+    from maka.edges.sandbox import try_sandbox
 
-    sandbox = find_sandbox()
+    sandbox = sandbox_here(config.tool_limits)
     if sandbox.missing is not None:
         return [Check(name="sandbox", verdict=Verdict.WARNING, detail=f"none, so no command runs: {sandbox.missing}")]
     trials = try_sandbox(sandbox)

@@ -172,10 +172,17 @@ class AskingTool(Protocol):
         ...
 
 
-class ProcessSpec(Struct, frozen=True, kw_only=True):
-    """What to run: `argv` without a shell, `env` whole (nothing is inherited), stdin closed, own process group."""
+class Launch(Struct, frozen=True, kw_only=True):
+    """What is started: an `argv`, and the `inputs` that its program reads from descriptors it inherits."""
 
     argv: tuple[str, ...]
+    inputs: tuple[bytes, ...] = ()
+
+
+class ProcessSpec(Struct, frozen=True, kw_only=True):
+    """What to run: `launch` without a shell, `env` whole (nothing is inherited), stdin closed, own process group."""
+
+    launch: Launch
     cwd: str
     env: Mapping[str, str]
     timeout_s: float | None
@@ -262,8 +269,8 @@ class Sandbox(Protocol):
         """Say why there is none and what to install; None where there is one."""
         ...
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
-        """Return the argv that runs `argv` inside; asserts that there is a sandbox."""
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        """Return what runs `argv` inside; asserts that there is a sandbox."""
         ...
 
 

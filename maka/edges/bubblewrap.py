@@ -4,15 +4,20 @@ Laws:
 - The command has its own processes (it sees no others, and all of them die with it or with us), its own network (none,
   unless granted), its own /tmp, /run, /dev and /proc, and no capability.
 - Mounts are made from the outside in: of two paths that hold one another the inner one decides.
-- Sockets of the machine's services live in /run: it is empty, since whoever talks to them is out of every sandbox.
+- Whoever talks to a service of the machine is out of every sandbox, and a socket can be reached on a read-only file
+  system, too. So /run, where most of them live, is empty, and a filter on system calls refuses sockets but the
+  internet's, which have a network of their own; with it io_uring, which could make others, and kernel keyrings.
 - A mount's path inside of a writable folder may be swapped for a link by another command at that moment. So before the
   command begins, the mounts that were really made are compared with those that were asked for.
+- What grows with the workspace is read from descriptors: an argument has a limit.
 """
 
 import os
 from shlex import quote
 
-from maka.contracts.tool_ports import SandboxPolicy
+from maka.contracts.tool_ports import Launch, SandboxPolicy
+from maka.edges.call_filter import call_filter
+from maka.edges.inputs import input_word
 from maka.edges.sandbox_probe import Outcome, run_probe
 from maka.edges.spawn_bounds import namespace_words
 
@@ -26,28 +31,32 @@ _SPARE = ("/tmp", "/var/tmp", "/run")
 # Root owns these, and writing to them needs no capability: /proc/sys names the program that handles every crash.
 _PROC_LOCKED = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "asound", "mtrr")
 # What name resolution and some distributions' programs need of /run; the first only with the network.
-_RUN_NETWORK = ("/run/systemd/resolve", "/run/NetworkManager/resolv.conf", "/run/resolvconf", "/run/nscd")
+_RUN_NETWORK = ("/run/systemd/resolve", "/run/NetworkManager/resolv.conf", "/run/resolvconf")
 _RUN_PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver")
+_CHECK = "/run/maka-check"
 
 
 class Bubblewrap:
     """A `Sandbox`. `user` says whether a user namespace is made: root may do without one where none is allowed.
 
-    `processes_max` bounds the command's processes by the kernel's own count; 0 leaves that to others.
+    `processes_max` bounds the command's processes by the kernel's own count; 0 leaves that to others. `filter_` is the
+    filter on system calls as the kernel reads it, empty for none.
     """
 
-    def __init__(self, program: str, version: str, *, user: bool, processes_max: int = 0) -> None:
+    def __init__(self, program: str, version: str, *, user: bool, processes_max: int = 0, filter_: bytes = b"") -> None:
         self._program = program
         self._user = user
         self._processes_max = processes_max
-        self.name = f"{version} ({program})" + ("" if user else ", without a user namespace")
+        self._filter = filter_
+        lacks = ([] if user else ["a user namespace"]) + ([] if filter_ else ["a filter on system calls"])
+        self.name = f"{version} ({program})" + (f", without {' and '.join(lacks)}" if lacks else "")
 
     @property
     def missing(self) -> str | None:
         return None
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
-        """Return bubblewrap's argv; pure."""
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        """Return how bubblewrap is started; pure."""
         options = [*(_USER if self._user else ()), *_ISOLATED, *(() if policy.network else ("--unshare-net",))]
         for variable in ("TMPDIR", "TMP", "TEMP"):
             options += ["--setenv", variable, "/tmp"]
@@ -63,9 +72,16 @@ class Bubblewrap:
         # Only now: what was granted inside of a hidden folder is mounted there first.
         for path in policy.hidden:
             options += ["--remount-ro", path]
+        options += ["--chdir", policy.cwd]
+        given: list[tuple[str, bytes, list[str]]] = [("--args", os.fsencode("\0".join(options)), [])]
+        if self._filter:
+            given.append(("--seccomp", self._filter, []))
         words = _check(policy) + (namespace_words(self._processes_max) if self._processes_max else "")
-        checked = ("/bin/sh", "-c", f'{words}exec "$@"', "sh", *argv) if words else argv
-        return (self._program, *options, "--chdir", policy.cwd, "--", *checked)
+        if words:
+            given.append(("--ro-bind-data", os.fsencode(f'{words}exec "$@"\n'), [_CHECK]))
+            argv = ("/bin/sh", _CHECK, *argv)
+        own = [word for at, (option, _, rest) in enumerate(given) for word in (option, input_word(at), *rest)]
+        return Launch(argv=(self._program, *own, "--", *argv), inputs=tuple(data for _, data, _ in given))
 
 
 def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
@@ -127,19 +143,25 @@ def _as_kernel(path: str) -> str:
     return "".join(f"\\{ord(sign):03o}" if sign in " \t\n\\" else sign for sign in path)
 
 
-def find_bubblewrap(places: tuple[str, ...] = PLACES, *, processes_max: int = 0) -> Bubblewrap | str:
-    """Return a bubblewrap that works here, or why there is none. Starts a few short processes."""
+def find_bubblewrap(
+    places: tuple[str, ...] = PLACES, *, processes_max: int = 0, unix_sockets: bool = False
+) -> Bubblewrap | str:
+    """Return a bubblewrap that works here, or why there is none. Starts a few short processes.
+
+    `unix_sockets` lets commands use them, among themselves and with whoever else's they find.
+    """
     # The kernel holds nobody to a number of processes who is root outside of the namespace.
     counted = 0 if os.geteuid() == 0 else processes_max
     program = next((path for path in places if os.access(path, os.X_OK)), None)
     if program is None:
         return "bubblewrap is not installed"
-    said = run_probe((program, "--version"))
+    said = run_probe(Launch(argv=(program, "--version")))
     if said.code != 0:
         return f"{program} does not start: {said.text}"
     tries: list[Outcome] = []
+    filter_ = call_filter(os.uname().machine, network=True, alone=True, unix=unix_sockets)
     for user in (True, False) if os.geteuid() == 0 else (True,):
-        found = Bubblewrap(program, said.text, user=user, processes_max=counted if user else 0)
+        found = Bubblewrap(program, said.text, user=user, processes_max=counted if user else 0, filter_=filter_)
         tries.append(run_probe(found.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/"))))
         if tries[-1].code == 0:
             return found

@@ -96,7 +96,7 @@ class ChildProcess:
         if self._cancelled:
             return self._end(ProcessEnd(cause="not_started"))
         try:
-            gated = spawn_gated(self._spec.argv, self._spec.cwd, self._spec.env, self._trees.bounds)
+            gated = spawn_gated(self._spec.launch, self._spec.cwd, self._spec.env, self._trees.bounds)
         except (OSError, ValueError) as error:
             self._over = True
             return self._listener.failed(why_not(error, self._spec.cwd))

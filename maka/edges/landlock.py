@@ -11,21 +11,26 @@ from importlib.resources import files
 
 from msgspec.structs import asdict
 
-from maka.contracts.tool_ports import SandboxPolicy
+from maka.contracts.tool_ports import Launch, SandboxPolicy
+from maka.edges.call_filter import ARCHITECTURES, call_filter
+from maka.edges.inputs import input_word
 from maka.edges.sandbox_probe import run_probe
 
 ABI_MIN = 3
 """Older ones can't keep a command from emptying a file that it may not write."""
 
-MACHINES = ("x86_64", "aarch64")
 _CREATE_RULESET, _ASK_VERSION = 444, 1
 
 
 class Landlock:
-    """A `Sandbox`. `python` is the interpreter that the shim runs in; `mounts` says whether it may try to mount."""
+    """A `Sandbox`. `python` is the interpreter that the shim runs in; `mounts` says whether it may try to mount.
 
-    def __init__(self, abi: int, python: str, shim: str, *, mounts: bool = True) -> None:
+    `machine` is one that a filter on system calls is known for.
+    """
+
+    def __init__(self, abi: int, python: str, shim: str, machine: str, *, mounts: bool = True) -> None:
         self._abi = abi
+        self._machine = machine
         self._mounts = mounts
         self._python = python
         self._shim = shim
@@ -35,10 +40,12 @@ class Landlock:
     def missing(self) -> str | None:
         return None
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
-        """Return the shim's argv; pure."""
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        """Return how the shim is started; pure."""
         words = json.dumps({"abi": self._abi, "mounts": self._mounts, **asdict(policy)})
-        return (self._python, "-I", "-S", "-c", self._shim, words, *argv)
+        shim = (self._python, "-I", "-S", "-c", self._shim, input_word(0), input_word(1))
+        filter_ = call_filter(self._machine, network=policy.network)
+        return Launch(argv=(*shim, *argv), inputs=(words.encode(), filter_))
 
 
 def abi() -> int:
@@ -57,10 +64,11 @@ def find_landlock(*, mounts: bool = True) -> Landlock | str:
     found = abi()
     if found < ABI_MIN:
         return "this kernel has no Landlock" if not found else f"Landlock ABI {found} is too old ({ABI_MIN} is needed)"
-    if os.uname().machine not in MACHINES:
-        return f"there is no filter on system calls for {os.uname().machine}"
+    machine = os.uname().machine
+    if machine not in ARCHITECTURES:
+        return f"there is no filter on system calls for {machine}"
     # The interpreter itself, not an environment's link to it: that one may lie in a workspace.
     shim = (files("maka.edges") / "landlock_shim.py").read_text("utf-8")
-    landlock = Landlock(found, os.path.realpath(sys.executable), shim, mounts=mounts)
+    landlock = Landlock(found, os.path.realpath(sys.executable), shim, machine, mounts=mounts)
     tried = run_probe(landlock.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/")))
     return landlock if tried.code == 0 else f"Landlock does not work here: {tried.text}"

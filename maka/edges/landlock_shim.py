@@ -1,10 +1,9 @@
-"""A program: `python -I -S -c THIS POLICY ARGV…` gives up rights by Landlock and then becomes a command.
+"""A program: `python -I -S -c THIS FD FD ARGV…` gives up rights by Landlock and then becomes a command.
 
 It stands alone (standard library only) and is handed to the interpreter as text, so no file of a workspace can stand in
 for it. Laws:
+- It reads its policy, and a filter on system calls for what Landlock can't deny, from two descriptors.
 - Whatever fails before the command, the command doesn't run: exit code 126 and a line that says why.
-- What Landlock can't deny, a filter on system calls does: sockets (all where there is no network; all but the
-  internet's where it was granted), io_uring, keyrings, and the calls of other processor modes.
 - Where the kernel allows a mount namespace, protected paths are mounted read-only. Else a folder that holds one is
   closed for names that come or go, since Landlock knows no exception below a folder that it allows.
 - This process stays as the parent: it collects what the command leaves behind, and ends it.
@@ -26,6 +25,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PDEATHSIG, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
 _NEW_MOUNTS, _NEW_USER, _BIND_ALL, _PRIVATE_ALL = 0x20000, 0x10000000, 0x1000 | 0x4000, 0x4000 | 0x40000
 _MOUNT_SETATTR, _BELOW, _FROM_HERE = 442, 0x8000, -100
+_NO_SUID, _NO_DEV, _SHARED = 2, 4, "/dev/shm"
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
@@ -39,12 +39,6 @@ _ATTRIBUTES = {3: "Q", 4: "QQ", 5: "QQ"}
 _ATTRIBUTES_NOW = "QQQ"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 """No terminal: those of all other programs of the same person are there, too."""
-_ARCHITECTURES = {
-    "x86_64": (0xC000003E, 41, (248, 249, 250, 425), {302: 0, 203: 0, 144: 0, 142: 0, 314: 0, 141: 1, 251: 1}),
-    "aarch64": (0xC00000B7, 198, (217, 218, 219, 425), {261: 0, 122: 0, 119: 0, 118: 0, 274: 0, 140: 1, 30: 1}),
-}
-"""The kernel's word for a processor, its number of `socket`, what is refused, and what gives a process limits: with the
-place of the argument that names it, where only 0, the caller, may stand."""
 
 
 class Kernel:
@@ -63,9 +57,10 @@ class Kernel:
     def unshare(self, flags: int) -> None:
         self._checked(int(self._libc.unshare(flags)), "unshare")
 
-    def mount(self, source: str | None, target: str, flags: int) -> None:
+    def mount(self, source: str | None, target: str, flags: int, kind: bytes | None = None, words: bytes = b"") -> None:
         from_ = None if source is None else os.fsencode(source)
-        self._checked(int(self._libc.mount(from_, os.fsencode(target), None, ctypes.c_ulong(flags), None)), "mount")
+        done = self._libc.mount(from_, os.fsencode(target), kind, ctypes.c_ulong(flags), words or None)
+        self._checked(int(done), "mount")
 
     def set_read_only(self, path: str, on: bool) -> None:
         """Change a mount with all below it; writable again becomes only what was so outside."""
@@ -81,7 +76,7 @@ class Kernel:
         return result
 
 
-def run(policy: dict[str, Any], command: list[str]) -> int:
+def run(policy: dict[str, Any], filter_: bytes, command: list[str]) -> int:
     """Run a command confined, end what it leaves behind, and return its exit code (128 + n after a signal)."""
     kernel, owner = Kernel(), os.getppid()
     # No KILL: who else would end what the command left, once its owner is gone?
@@ -96,7 +91,7 @@ def run(policy: dict[str, Any], command: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = os.fork()
     if child == 0:
-        _become(kernel, policy, command, own_tmp)
+        _become(kernel, policy, filter_, command, own_tmp)
     try:
         _, status = os.waitpid(child, 0)
     finally:
@@ -110,20 +105,20 @@ def _leave(number: int, frame: object) -> NoReturn:
     sys.exit(FAILED)
 
 
-def _become(kernel: Kernel, policy: dict[str, Any], command: list[str], own_tmp: str) -> NoReturn:
+def _become(kernel: Kernel, policy: dict[str, Any], filter_: bytes, command: list[str], own_tmp: str) -> NoReturn:
     try:
         # Python ignores the last two; a command expects a broken pipe to end its writers in silence.
         for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, _ORPHANED):
             signal.signal(number, signal.SIG_DFL)
         kernel.prctl(_PDEATHSIG, signal.SIGKILL)
         os.chdir(policy["cwd"])
-        mounted = policy["mounts"] and _mount(kernel, policy, own_tmp)
+        own = _mount(kernel, policy, own_tmp) if policy["mounts"] else None
         with suppress(OSError):  # who isn't root has none to give up
             for capability in range(64):
                 kernel.prctl(_CAPBSET_DROP, capability)
         kernel.prctl(_NO_NEW_PRIVS, 1)
-        _restrict(kernel, policy, _special(policy, own_tmp, mounted))
-        _filter_calls(kernel, network=policy["network"])
+        _restrict(kernel, policy, _special(policy, [own_tmp, *(own or [])], own is not None))
+        _filter_calls(kernel, filter_)
         for name in ("TMPDIR", "TMP", "TEMP"):
             os.putenv(name, own_tmp)
         os.execv(command[0], command)
@@ -165,13 +160,14 @@ def _parent(pid: str) -> int:
 # -- mounts -------------------------------------------------------------------------------------------------------
 
 
-def _mount(kernel: Kernel, policy: dict[str, Any], own_tmp: str) -> bool:
-    """Let everything be read-only but what is writable. Returns False where the kernel allows no mounts.
+def _mount(kernel: Kernel, policy: dict[str, Any], own_tmp: str) -> list[str] | None:
+    """Let everything be read-only but what is writable. Returns None where the kernel allows no mounts.
 
+    Else what was made new: programs share memory, and Python its locks, in /dev/shm, and others' may not be seen.
     Landlock has no word for modes, owners and times: on a read-only mount they can't be changed either.
     """
     if not _own_mounts(kernel):
-        return False
+        return None
     kernel.set_read_only("/", True)
     protected = policy["protected"]
     for path in sorted({*policy["pinned"], *policy["writable"], own_tmp, *protected}, key=lambda path: path.count("/")):
@@ -186,7 +182,10 @@ def _mount(kernel: Kernel, policy: dict[str, Any], own_tmp: str) -> bool:
         kernel.set_read_only(f"/proc/self/fd/{fd}", path in protected)
         os.close(fd)
     os.chdir(os.getcwd())
-    return True
+    with suppress(OSError):
+        kernel.mount("tmpfs", _SHARED, _NO_SUID | _NO_DEV, b"tmpfs", b"mode=1777,size=2g")
+        return [_SHARED]
+    return []
 
 
 def _own_mounts(kernel: Kernel) -> bool:
@@ -224,15 +223,15 @@ def _exactly(path: str) -> int:
 # -- Landlock -----------------------------------------------------------------------------------------------------
 
 
-def _special(policy: dict[str, Any], own_tmp: str, mounted: bool) -> dict[str, int]:
+def _special(policy: dict[str, Any], own: list[str], mounted: bool) -> dict[str, int]:
     """Return the rights of each path that has others than its surroundings; the stricter word of two is the last."""
     ways: tuple[tuple[list[str], int], ...] = (
         (policy["readable"], _READS),
-        ([*policy["writable"], own_tmp], _READS | _WRITES),
+        ([*policy["writable"], *own], _READS | _WRITES),
         ([] if mounted else policy["protected"], _READS),
-        ([*policy["hidden"], *policy["hidden_files"], "/dev"], 0),
+        ([*policy["hidden"], *policy["hidden_files"]], 0),
     )
-    return {path: rights for paths, rights in ways for path in paths}
+    return {"/dev": 0} | {path: rights for paths, rights in ways for path in paths}
 
 
 def _restrict(kernel: Kernel, policy: dict[str, Any], special: dict[str, int]) -> None:
@@ -289,42 +288,18 @@ def _add_rule(kernel: Kernel, ruleset: int, path: str, rights: int) -> None:
 # -- system calls -------------------------------------------------------------------------------------------------
 
 
-def _filter_calls(kernel: Kernel, *, network: bool) -> None:
-    filter_ = b"".join(struct.pack("HBBI", *one) for one in instructions(os.uname().machine, network=network))
+def _filter_calls(kernel: Kernel, filter_: bytes) -> None:
     code = ctypes.create_string_buffer(filter_, len(filter_))
     program = struct.pack("HxxxxxxP", len(filter_) // 8, ctypes.addressof(code))
     buffer = ctypes.create_string_buffer(program, len(program))
     kernel.prctl(_SECCOMP, 2, ctypes.addressof(buffer))
 
 
-def instructions(machine: str, *, network: bool) -> list[tuple[int, int, int, int]]:
-    """Return the filter: (operation, jump if true, jump if false, value) each. Pure. Raises KeyError."""
-    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
-    allow, absent, denied, unreachable = 0x7FFF0000, 0x50000 | 38, 0x50000 | 13, 0x50000 | 101
-    architecture, socket, refused, of_one = _ARCHITECTURES[machine]
-    start = [(load, 0, 0, 4), (equal, 1, 0, architecture), (answer, 0, 0, absent), (load, 0, 0, 0)]
-    start += [(at_least, 0, 1, 0x40000000), (answer, 0, 0, absent)]
-    for number in refused:
-        start += [(equal, 0, 1, number), (answer, 0, 0, absent)]
-    for number, place in of_one.items():
-        start += [(equal, 0, 4, number), (load, 0, 0, 16 + 8 * place), (equal, 0, 1, 0)]
-        start += [(answer, 0, 0, allow), (answer, 0, 0, 0x50000 | 1)]
-    internet = allow if network else unreachable
-    families = [(2, internet), (10, internet), (16, allow)]
-    checks = [one for family, word in families for one in ((equal, 0, 1, family), (answer, 0, 0, word))]
-    return [
-        *start,
-        (equal, 1, 0, socket),
-        (answer, 0, 0, allow),
-        (load, 0, 0, 16),
-        *checks,
-        (answer, 0, 0, denied),
-    ]
-
-
 if __name__ == "__main__":
     try:
-        sys.exit(run(json.loads(sys.argv[1]), sys.argv[2:]))
+        with open(int(sys.argv[1]), "rb") as policy, open(int(sys.argv[2]), "rb") as filter_:
+            given = json.load(policy), filter_.read()
+        sys.exit(run(*given, sys.argv[3:]))
     except OSError as problem:
         sys.stderr.write(f"the sandbox could not be set up: {problem}\n")
         sys.exit(FAILED)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from maka.contracts.tool_ports import Sandbox, SandboxPolicy
+from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
 from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.landlock import find_landlock
 from maka.edges.sandbox_probe import run_probe
@@ -33,7 +33,7 @@ class NoSandbox:
     def missing(self) -> str | None:
         return self._missing
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         raise AssertionError(f"there is no sandbox to run {argv[0]} in {policy.cwd}: {self._missing}")
 
 

@@ -4,6 +4,9 @@ import subprocess
 
 from msgspec import Struct
 
+from maka.contracts.tool_ports import Launch
+from maka.edges.inputs import opened
+
 PROBE_TIMEOUT_S = 10.0
 _WORDS_MAX = 300
 
@@ -15,20 +18,22 @@ class Outcome(Struct, frozen=True):
     text: str
 
 
-def run_probe(argv: tuple[str, ...], cwd: str = "/") -> Outcome:
-    """Run a program without input, with an empty environment. Blocks up to PROBE_TIMEOUT_S."""
+def run_probe(launch: Launch, cwd: str = "/") -> Outcome:
+    """Run a program without standard input, with an empty environment. Blocks up to PROBE_TIMEOUT_S."""
     try:
-        done = subprocess.run(
-            argv,
-            check=False,
-            cwd=cwd,
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=PROBE_TIMEOUT_S,
-            start_new_session=True,
-        )
+        with opened(launch.argv, launch.inputs) as (argv, fds):
+            done = subprocess.run(
+                argv,
+                check=False,
+                cwd=cwd,
+                env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=PROBE_TIMEOUT_S,
+                start_new_session=True,
+                pass_fds=fds,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Outcome(-1, str(error)[:_WORDS_MAX])
     lines = done.stdout.decode("utf-8", "replace").strip().splitlines()

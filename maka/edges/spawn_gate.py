@@ -7,15 +7,18 @@ shim. `/bin/sh` costs 0.5 ms more than no shim at all, a Python shim 6 ms. It is
 nothing, so no file of a workspace can stand in for it.
 """
 
+import errno
 import os
 import secrets
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import KILL_GRACE_S
+from maka.contracts.tool_ports import Launch
+from maka.edges.inputs import opened
 from maka.edges.process_end import POLL_S
 from maka.edges.process_tree import MARK_VARIABLE, identity_of
 
@@ -79,28 +82,30 @@ class GatedProcess:
             time.sleep(POLL_S)
 
 
-def spawn_gated(argv: Sequence[str], cwd: str, env: Mapping[str, str], bounds: str = "") -> GatedProcess:
+def spawn_gated(launch: Launch, cwd: str, env: Mapping[str, str], bounds: str = "") -> GatedProcess:
     """Start the shim in front of a command. Raises OSError or ValueError where that can't be; then nothing is left.
 
     `bounds` are words of the shell that bound what comes after the gate.
     """
     mark = secrets.token_hex(16)
-    opened: list[int] = []
+    pipes: list[int] = []
     try:
-        gate_read, gate_write = _pipe(opened)
-        out_read, out_write = _pipe(opened)
-        err_read, err_write = _pipe(opened)
-        child = subprocess.Popen(
-            [SHELL, "-c", WAIT + bounds + BECOME, "sh", *argv],
-            cwd=cwd,
-            env={**env, MARK_VARIABLE: _marks(env, mark)},
-            stdin=gate_read,
-            stdout=out_write,
-            stderr=err_write,
-            start_new_session=True,
-        )
+        gate_read, gate_write = _pipe(pipes)
+        out_read, out_write = _pipe(pipes)
+        err_read, err_write = _pipe(pipes)
+        with opened(launch.argv, launch.inputs) as (argv, fds):
+            child = subprocess.Popen(
+                [SHELL, "-c", WAIT + bounds + BECOME, "sh", *argv],
+                cwd=cwd,
+                env={**env, MARK_VARIABLE: _marks(env, mark)},
+                stdin=gate_read,
+                stdout=out_write,
+                stderr=err_write,
+                start_new_session=True,
+                pass_fds=fds,
+            )
     except BaseException:
-        for fd in opened:
+        for fd in pipes:
             os.close(fd)
         raise
     for fd in (gate_read, out_write, err_write):
@@ -116,9 +121,9 @@ def _marks(env: Mapping[str, str], mark: str) -> str:
     return f"{outer}:{mark}" if outer else mark
 
 
-def _pipe(opened: list[int]) -> tuple[int, int]:
+def _pipe(pipes: list[int]) -> tuple[int, int]:
     ends = os.pipe()
-    opened.extend(ends)
+    pipes.extend(ends)
     return ends
 
 
@@ -126,6 +131,8 @@ def why_not(error: OSError | ValueError, cwd: str) -> str:
     """Say in one line why a process could not be started, and what to do."""
     if not os.path.isdir(cwd):
         return f"the working directory {cwd} does not exist (any more): create it again, or start a session elsewhere"
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        return "the process could not be started: its arguments and the environment that Maka was given are too long"
     if isinstance(error, OSError):
         return f"the process could not be started in {cwd}: {error.strerror or error}"
     return f"the process could not be started: {error}"

@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from maka.contracts.actions import RecoveryMode
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.content import Outcome
-from maka.contracts.limits import BACKGROUND_TIMEOUT_MAX_S, BASH_TIMEOUT_MAX_S, BASH_TIMEOUT_S
+from maka.contracts.limits import BACKGROUND_TIMEOUT_MAX_S, BASH_TIMEOUT_MAX_S, BASH_TIMEOUT_S, COMMAND_BYTES_MAX
 from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import (
     BoundaryNeed,
+    Launch,
     ProcessEnd,
     Processes,
     ProcessSpec,
@@ -50,6 +51,7 @@ SPEC = ToolSpec(
         "long job set run_in_background: the call then returns at once with an id for check_background and "
         "stop_background; other calls reach such a server only if the network is granted. Long output keeps its "
         "beginning and end. It runs in a sandbox: the workspace is writable, the rest read-only, there is no network, "
+        "no unix socket but socket pairs (Python's multiprocessing: start method fork or spawn), "
         "and /tmp is empty at each call. Prefer Read, Edit, Glob and Grep for what they do."
     ),
     parameters={
@@ -106,17 +108,13 @@ class BashTool:
         """Look at the workspace, spawn and return; everything else happens on the I/O thread."""
         command, timeout_ms = str(call.args["command"]), call.args.get("timeout_ms")
         in_background = bool(call.args.get("run_in_background"))
-        if "\0" in command:
-            listener.ended(error("the command holds a NUL byte, which no process can be given: remove it"))
-            return no_effect
-        if not in_background and timeout_ms is not None and timeout_ms > BASH_TIMEOUT_MAX_S * 1000:
-            most = f"{int(BASH_TIMEOUT_MAX_S * 1000)}"
-            listener.ended(error(f"timeout_ms is at most {most}: for more, set run_in_background; nothing was run"))
+        if (wrong := _wrong(command, None if in_background else timeout_ms)) is not None:
+            listener.ended(error(f"{wrong}; nothing was run"))
             return no_effect
         boundary = boundary_of(env)
         if in_background:
             boundary = _lasting(boundary)
-        argv: tuple[str, ...] = (self._shell, "-c", command)
+        launch = Launch(argv=(self._shell, "-c", command))
         inside: Inside | None = None
         if boundary.profile is not Profile.BYPASS:
             if self._sandbox.missing is not None:
@@ -124,7 +122,7 @@ class BashTool:
                 return no_effect
             try:
                 inside = Inside(boundary, self._ground, self._guards)
-                argv = self._sandbox.wrap(argv, inside.policy(env.cwd))
+                launch = self._sandbox.wrap(launch.argv, inside.policy(env.cwd))
             except OSError as problem:
                 listener.ended(
                     error(f"path_changed: the workspace changed while it was looked at ({problem}): try again")
@@ -132,7 +130,7 @@ class BashTool:
                 return no_effect
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         if in_background:
-            spec = ProcessSpec(argv=argv, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
+            spec = ProcessSpec(launch=launch, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
             settle = partial(_settle, inside, self._masks)
             look = inside.look if inside is not None and inside.must_look else None
             order = Order(
@@ -145,7 +143,7 @@ class BashTool:
             )
             return self._table.start(order, listener, self._processes, spec)
         timeout_s = BASH_TIMEOUT_S if timeout_s is None else timeout_s
-        spec = ProcessSpec(argv=argv, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
+        spec = ProcessSpec(launch=launch, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
         return self._run(command, spec, inside, timeout_s, listener)
 
     def _run(
@@ -159,6 +157,18 @@ class BashTool:
             return result if inside is None else inside.settled(result)
 
         return SpawnedCall(listener, command, output.take, finish).start(self._processes, spec)
+
+
+def _wrong(command: str, timeout_ms: int | None) -> str | None:
+    """Say why a command can't be started, and what to do; `timeout_ms` is that of a foreground command."""
+    if "\0" in command:
+        return "the command holds a NUL byte, which no process can be given: remove it"
+    if (size := len(command.encode("utf-8", "surrogatepass"))) > COMMAND_BYTES_MAX:
+        most = f"{COMMAND_BYTES_MAX:,} bytes"
+        return f"the command has {size:,} bytes, and a process can be given {most}: Write it to a file and run that"
+    if timeout_ms is not None and timeout_ms > BASH_TIMEOUT_MAX_S * 1000:
+        return f"timeout_ms is at most {int(BASH_TIMEOUT_MAX_S * 1000)}: for more, set run_in_background"
+    return None
 
 
 def _lasting(boundary: Boundary) -> Boundary:

@@ -15,7 +15,16 @@ from maka.contracts.boundary import Boundary, Expansion, Grant, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import SEARCH_ERROR_CHARS_MAX, SEARCH_RECORD_CHARS_MAX, SEARCH_TIMEOUT_S
 from maka.contracts.masks import NO_MASKS, Masks
-from maka.contracts.tool_ports import ProcessEnd, Processes, ProcessSpec, Sandbox, ToolEnv, ToolListener, ToolResult
+from maka.contracts.tool_ports import (
+    Launch,
+    ProcessEnd,
+    Processes,
+    ProcessSpec,
+    Sandbox,
+    ToolEnv,
+    ToolListener,
+    ToolResult,
+)
 from maka.tools.boundary import Place, boundary_of, locate
 from maka.tools.bounds import likely_words, met_words
 from maka.tools.output import SafeText
@@ -56,14 +65,14 @@ class Ripgrep:
         """Locate where a search begins; the workspace if no path is given. Raises PathError."""
         return locate(env, str(path) if path else ".", "read", self.ground)
 
-    def confined(self, env: ToolEnv, argv: tuple[str, ...], cwd: str) -> tuple[str, ...]:
-        """Return the argv that searches, and writes nothing. Without a sandbox nobody swaps a folder meanwhile."""
+    def confined(self, env: ToolEnv, argv: tuple[str, ...], cwd: str) -> Launch:
+        """Return what searches, and writes nothing. Without a sandbox nobody swaps a folder meanwhile."""
         boundary = boundary_of(env)
         if boundary.profile is Profile.BYPASS:
-            return argv
+            return Launch(argv=argv)
         argv = (argv[0], *self._without_secrets(boundary, cwd), *argv[1:])
         if self.sandbox.missing is not None:
-            return argv
+            return Launch(argv=argv)
         reading = replace(boundary, profile=Profile.EXPLORE, grants=tuple(_reads(grant) for grant in boundary.grants))
         policy = sandbox_policy(reading, cwd, survey(Walk(reading), self.ground), self.ground)
         return self.sandbox.wrap(argv, replace(policy, readable=(*policy.readable, os.path.realpath(argv[0]))))
@@ -95,8 +104,8 @@ class Search:
         assert ripgrep.path is not None, "the caller has checked it"
         call = SpawnedCall(self._listener, " ".join(("rg", *arguments)), self._take, self._finish)
         self._cancel_process = call.cancel_process
-        argv = ripgrep.confined(env, (ripgrep.path, *COMMON, *arguments), cwd)
-        spec = ProcessSpec(argv=argv, cwd=cwd, env=ripgrep.child_env, timeout_s=SEARCH_TIMEOUT_S)
+        launch = ripgrep.confined(env, (ripgrep.path, *COMMON, *arguments), cwd)
+        spec = ProcessSpec(launch=launch, cwd=cwd, env=ripgrep.child_env, timeout_s=SEARCH_TIMEOUT_S)
         return call.start(ripgrep.processes, spec)
 
     def _take(self, stream: str, data: bytes) -> None:

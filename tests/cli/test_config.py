@@ -178,6 +178,7 @@ def test_what_becomes_of_waits_at_a_restart(tmp_path: Path, toml: str, expected:
 
 def test_limits_of_tools_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
     assert load(tmp_path).tool_limits == ToolLimits()
+    assert load(tmp_path, "[tools]\nunix_sockets = true\n").tool_limits == ToolLimits(unix_sockets=True)
     toml = "[tools]\nmemory_max_mib = 2048\nprocesses_max = 0\n"
     assert load(tmp_path, toml).tool_limits == ToolLimits(memory_max_mib=2048, processes_max=0)
     env = {"MAKA_TOOLS_MEMORY_MAX_MIB": "512", "MAKA_TOOLS_PROCESSES_MAX": "64", "MAKA_TOOLS_OPEN_FILES_MAX": "100"}
@@ -194,6 +195,7 @@ def test_limits_of_tools_come_from_the_file_and_the_environment(tmp_path: Path) 
         ("[tools]\nprocesses_max = -1", {}),
         ("[tools]\nprocesses_max = true", {}),
         ('[tools]\nopen_files_max = "many"', {}),
+        ("[tools]\nunix_sockets = 1", {}),
         ("", {"MAKA_TOOLS_PROCESSES_MAX": "many"}),
         ("", {"MAKA_TOOLS_OPEN_FILES_MAX": "9" * 5000}),
     ],

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from maka.cli.demo import demo
 from maka.cli.doctor import doctor
-from maka.contracts.tool_ports import Sandbox, SandboxPolicy
+from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
 from maka.edges.sandbox import NoSandbox, find_sandbox
 
 
@@ -17,9 +17,9 @@ class Open:
     name = "a box without walls"
     missing = None
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         del policy
-        return argv
+        return Launch(argv=argv)
 
 
 def put(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:

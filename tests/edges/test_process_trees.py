@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from maka.contracts.actions import ProcessIdentity
-from maka.contracts.tool_ports import ProcessEnd
+from maka.contracts.tool_ports import Launch, ProcessEnd
 from maka.edges import child_process, process_end
 from maka.edges.process_end import EMPTY_LOOKS_MAX, Ending, end_left_over, kill
 from maka.edges.process_tree import MARK_VARIABLE, Stat, Table, is_alive, related, stat_of
@@ -174,8 +174,9 @@ def test_who_outlives_kill_is_named(start: Start, monkeypatch: pytest.MonkeyPatc
 OWNER = """
 import sys
 import msgspec
+from maka.contracts.tool_ports import Launch
 from maka.edges.spawn_gate import spawn_gated
-child = spawn_gated(["bash", "-c", sys.argv[2]], sys.argv[1], {"PATH": "/usr/bin:/bin"})
+child = spawn_gated(Launch(argv=("bash", "-c", sys.argv[2])), sys.argv[1], {"PATH": "/usr/bin:/bin"})
 child.open_gate()
 sys.stdout.buffer.write(msgspec.json.encode(child.identity) + b"\\n")
 sys.stdout.buffer.flush()
@@ -218,7 +219,7 @@ def test_h35_what_a_killed_owner_left_is_ended_though_its_leader_has_ended(tmp_p
 
 
 def gated(folder: Path, script: str, env: dict[str, str]) -> GatedProcess:
-    child = spawn_gated(["bash", "-c", script], str(folder), env)
+    child = spawn_gated(Launch(argv=("bash", "-c", script)), str(folder), env)
     child.open_gate()
     os.set_blocking(child.stdout, True)
     return child

@@ -13,7 +13,7 @@ import pytest
 
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import SPAWNS_PER_TICK_MAX
-from maka.contracts.tool_ports import ProcessEnd, ProcessHandle, ProcessSpec
+from maka.contracts.tool_ports import Launch, ProcessEnd, ProcessHandle, ProcessSpec
 from maka.edges import output_pipe
 from maka.edges.io_loop import IoLoop
 from maka.edges.output_pipe import OutputPipe
@@ -100,7 +100,9 @@ def start(processes: AsyncProcesses, tmp_path: Path) -> Start:
         argv: tuple[str, ...] = (),
     ) -> Seen:
         seen = Seen(hold)
-        spec = ProcessSpec(argv=argv or ("bash", "-c", script), cwd=str(cwd), env=env, timeout_s=timeout_s)
+        spec = ProcessSpec(
+            launch=Launch(argv=argv or ("bash", "-c", script)), cwd=str(cwd), env=env, timeout_s=timeout_s
+        )
         seen.handle = processes.spawn(spec, seen)
         seen.handle_known.set()
         return seen
@@ -169,8 +171,9 @@ def test_the_gate_dies_with_its_owner(tmp_path: Path) -> None:
     """A real owner is killed while its child waits: the child ends without having run."""
     owner = (
         "import sys\n"
+        "from maka.contracts.tool_ports import Launch\n"
         "from maka.edges.spawn_gate import spawn_gated\n"
-        "child = spawn_gated(['touch', 'mark'], sys.argv[1], {'PATH': '/usr/bin:/bin'})\n"
+        "child = spawn_gated(Launch(argv=('touch', 'mark')), sys.argv[1], {'PATH': '/usr/bin:/bin'})\n"
         "print(child.pid, flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -297,7 +300,9 @@ def test_h51_output_is_handed_on_and_never_kept(start: Start) -> None:
             self.size += len(data)
 
     seen = Counting()
-    spec = ProcessSpec(argv=("bash", "-c", "yes | head -c 30000000"), cwd="/", env=PATH, timeout_s=PATIENCE_S)
+    spec = ProcessSpec(
+        launch=Launch(argv=("bash", "-c", "yes | head -c 30000000")), cwd="/", env=PATH, timeout_s=PATIENCE_S
+    )
     loop = IoLoop.start()
     seen.handle = AsyncProcesses(loop).spawn(spec, seen)
     seen.handle_known.set()
@@ -339,7 +344,9 @@ def test_a_chatty_child_is_merged(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_closing_the_loop_leaves_no_process(tmp_path: Path) -> None:
     loop = IoLoop.start()
     seen = Seen()
-    spec = ProcessSpec(argv=("bash", "-c", f"echo on; {nap(3511)}"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    spec = ProcessSpec(
+        launch=Launch(argv=("bash", "-c", f"echo on; {nap(3511)}")), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S
+    )
     seen.handle = AsyncProcesses(loop).spawn(spec, seen)
     seen.handle_known.set()
     assert seen.spoke.wait(PATIENCE_S)
@@ -365,7 +372,7 @@ def test_no_descriptor_or_child_is_left(start: Start) -> None:
 
 
 def test_left_over_groups_are_killed_by_identity_only(processes: AsyncProcesses, tmp_path: Path) -> None:
-    children = [spawn_gated(["sleep", "3521"], str(tmp_path), PATH) for _ in range(3)]
+    children = [spawn_gated(Launch(argv=("sleep", "3521")), str(tmp_path), PATH) for _ in range(3)]
     for child in children:
         child.open_gate()
     ours, reused, other_boot = (child.identity for child in children)
@@ -392,7 +399,7 @@ def test_a_closed_loop_starts_nothing(tmp_path: Path) -> None:
     loop = IoLoop.start()
     loop.close()
     seen = Seen()
-    spec = ProcessSpec(argv=("touch", "mark"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    spec = ProcessSpec(launch=Launch(argv=("touch", "mark")), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
     AsyncProcesses(loop).spawn(spec, seen)
     assert seen.over.wait(PATIENCE_S)
     assert seen.failure is not None
@@ -406,7 +413,7 @@ def test_a_listener_that_fails_leaves_no_process(processes: AsyncProcesses, tmp_
             raise ValueError("a bug")
 
     seen = Broken()
-    spec = ProcessSpec(argv=("touch", "mark"), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
+    spec = ProcessSpec(launch=Launch(argv=("touch", "mark")), cwd=str(tmp_path), env=PATH, timeout_s=PATIENCE_S)
     processes.spawn(spec, seen)
     assert seen.wait() == ProcessEnd(cause="not_started")
     assert seen.identity is not None

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from maka.contracts.tool_ports import Sandbox, SandboxPolicy
+from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
 from maka.edges import landlock_shim as shim
 from maka.edges.bubblewrap import PLACES, Bubblewrap, find_bubblewrap
+from maka.edges.call_filter import ARCHITECTURES, Instruction, instructions
+from maka.edges.inputs import opened
 from maka.edges.landlock import find_landlock
 from maka.edges.sandbox import INSTALL, NoSandbox, find_sandbox, try_sandbox
 from maka.edges.sandbox_probe import run_probe
@@ -34,6 +36,19 @@ def here(name: str) -> Sandbox:
     return found
 
 
+def told(launch: Launch) -> list[str]:
+    """Return the options that bubblewrap reads."""
+    return launch.inputs[0].decode().split("\0")
+
+
+def run(box: Sandbox, command: str, policy: SandboxPolicy) -> "subprocess.CompletedProcess[bytes]":
+    """Run a shell's command in a sandbox."""
+    launch = box.wrap(("/bin/sh", "-c", command), policy)
+    with opened(launch.argv, launch.inputs) as (argv, fds):
+        cwd = policy.cwd if os.path.isdir(policy.cwd) else "/"
+        return subprocess.run(argv, cwd=cwd, check=False, capture_output=True, pass_fds=fds)
+
+
 @pytest.mark.parametrize("name", ["bubblewrap", "landlock", "landlock without mounts"])
 def test_each_sandbox_of_this_machine_holds(name: str) -> None:
     trials = try_sandbox(here(name))
@@ -46,9 +61,9 @@ def test_a_sandbox_that_holds_nothing_is_found_out() -> None:
         name = "open"
         missing = None
 
-        def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
+        def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
             del policy
-            return argv
+            return Launch(argv=argv)
 
     held = [trial.held for trial in try_sandbox(Open())]
     assert held[:3] == [True, False, False]  # whether a network is there at all isn't this sandbox's doing
@@ -84,8 +99,9 @@ def test_h33_a_bubblewrap_that_fails_is_none(tmp_path: Path, text: str, says: st
 
 
 def test_bubblewrap_mounts_from_the_outside_in() -> None:
-    argv = Bubblewrap("bwrap", "bubblewrap 1", user=True).wrap(("/bin/echo", "hi"), POLICY)
-    words = " ".join(argv)
+    launch = Bubblewrap("bwrap", "bubblewrap 1", user=True).wrap(("/bin/echo", "hi"), POLICY)
+    options = told(launch)
+    words = " ".join(options)
     order = [
         "--ro-bind / /",
         "--tmpfs /tmp",
@@ -100,14 +116,14 @@ def test_bubblewrap_mounts_from_the_outside_in() -> None:
         "--remount-ro /h/.ssh",
     ]
     assert [words.index(one) for one in order] == sorted(words.index(one) for one in order)
-    assert argv[-2:] == ("/bin/echo", "hi")
-    assert {"--unshare-net", "--unshare-pid", "--die-with-parent", "--cap-drop"} <= set(argv)
+    assert launch.argv[-2:] == ("/bin/echo", "hi")
+    assert {"--unshare-net", "--unshare-pid", "--die-with-parent", "--cap-drop"} <= set(options)
 
 
 def test_bubblewrap_opens_the_network_only_when_granted() -> None:
     box = Bubblewrap("bwrap", "bubblewrap 1", user=False)
-    assert "--unshare-net" in box.wrap(("x",), SandboxPolicy(cwd="/"))
-    assert "--unshare-net" not in box.wrap(("x",), SandboxPolicy(cwd="/", network=True))
+    assert "--unshare-net" in told(box.wrap(("x",), SandboxPolicy(cwd="/")))
+    assert "--unshare-net" not in told(box.wrap(("x",), SandboxPolicy(cwd="/", network=True)))
 
 
 def test_no_sandbox_is_never_a_way_out() -> None:
@@ -155,21 +171,22 @@ def test_without_mounts_a_protected_file_closes_its_folder(tree: Path) -> None:
         ("echo x > new", False),
         ("rm .git/config", False),
     ):
-        done = subprocess.run(box.wrap(("/bin/sh", "-c", command), policy), cwd=ws, check=False, capture_output=True)
+        done = run(box, command, policy)
         assert (done.returncode == 0) is works, (command, done)
     assert (tree / "ws" / ".git" / "config").read_text() == ""
 
 
-def verdict(machine: str, *, network: bool, architecture: int, number: int, argument: int = 0) -> int:
+def verdict(program: list[Instruction], *, architecture: int, number: int, first: int = 0, second: int = 0) -> int:
     """Run the filter as the kernel does."""
-    values = {0: number, 4: architecture, 16: argument}
+    values = {0: number, 4: architecture, 16: first, 24: second}
     at, held = 0, 0
-    program = shim.instructions(machine, network=network)
     while True:
         operation, yes, no, value = program[at]
         at += 1
         if operation == 0x20:
             held = values[value]
+        elif operation == 0x54:
+            held &= value
         elif operation == 0x15:
             at += yes if held == value else no
         elif operation == 0x35:
@@ -181,11 +198,14 @@ def verdict(machine: str, *, network: bool, architecture: int, number: int, argu
 ALLOW = 0x7FFF0000
 
 
-@pytest.mark.parametrize(("machine", "word", "socket"), [("x86_64", 0xC000003E, 41), ("aarch64", 0xC00000B7, 198)])
-def test_the_filter_of_system_calls(machine: str, word: int, socket: int) -> None:
-    def allowed(number: int, argument: int = 0, *, network: bool = False, architecture: int = word) -> bool:
-        found = verdict(machine, network=network, architecture=architecture, number=number, argument=argument)
-        return found == ALLOW
+@pytest.mark.parametrize(
+    ("machine", "word", "socket", "pair"), [("x86_64", 0xC000003E, 41, 53), ("aarch64", 0xC00000B7, 198, 199)]
+)
+def test_the_filter_of_system_calls(machine: str, word: int, socket: int, pair: int) -> None:
+    def allowed(number: int, *values: int, network: bool = False, architecture: int = word, **more: bool) -> bool:
+        program = instructions(machine, network=network, **more)
+        named = dict(zip(("first", "second"), values, strict=False))
+        return verdict(program, architecture=architecture, number=number, **named) == ALLOW
 
     assert allowed(0)
     assert not allowed(0, architecture=0x40000003)
@@ -194,12 +214,22 @@ def test_the_filter_of_system_calls(machine: str, word: int, socket: int) -> Non
     for family in (1, 2, 10, 17, 40):
         assert not allowed(socket, family)
     assert [family for family in range(64) if allowed(socket, family, network=True)] == [2, 10, 16]
+    assert [family for family in range(64) if allowed(socket, family, network=True, unix=True)] == [1, 2, 10, 16]
+    # A pair of datagram sockets can be pointed at anyone's.
+    assert [kind for kind in range(16) if allowed(pair, 1, kind | 0x80800)] == [1, 5]
+    assert allowed(pair, 1, 2, unix=True)
+    limits = ARCHITECTURES[machine][4]
+    for number, place in limits.items():
+        others = (0, 7) if place else (7, 0)
+        assert allowed(number, 0, 0)
+        assert not allowed(number, *others)
+        assert allowed(number, *others, alone=True)
 
 
 def test_the_shim_leaves_nothing_behind() -> None:
     box = here("landlock")
     script = 'mkdir "$TMPDIR/d"; touch "$TMPDIR/d/x"; (setsid sleep 300 &); stat -c "%a %n" "$TMPDIR"; exit 7'
-    done = subprocess.run(box.wrap(("/bin/sh", "-c", script), SandboxPolicy(cwd="/")), check=False, capture_output=True)
+    done = run(box, script, SandboxPolicy(cwd="/"))
     mode, _, folder = done.stdout.decode().strip().partition(" ")
     assert (done.returncode, mode) == (7, "700")
     assert folder
@@ -209,7 +239,7 @@ def test_the_shim_leaves_nothing_behind() -> None:
 def test_the_shim_runs_nothing_where_a_rule_cant_be_made(tmp_path: Path) -> None:
     box = here("landlock")
     gone = SandboxPolicy(cwd=str(tmp_path / "gone"))
-    done = subprocess.run(box.wrap(("/bin/sh", "-c", "echo ran"), gone), check=False, capture_output=True, cwd="/")
+    done = run(box, "echo ran", gone)
     assert (done.returncode, done.stdout) == (shim.FAILED, b"")
     assert done.stderr.startswith(b"the sandbox could not be set up: ")
 
@@ -218,7 +248,7 @@ def test_devices_cant_be_made(tmp_path: Path) -> None:
     for name in ("bubblewrap", "landlock"):
         box = here(name)
         policy = SandboxPolicy(cwd=str(tmp_path), writable=(str(tmp_path),))
-        subprocess.run(box.wrap(("/bin/sh", "-c", "mknod m b 8 0; mkfifo p"), policy), cwd=tmp_path, check=False)
+        run(box, "mknod m b 8 0; mkfifo p", policy)
         assert not (tmp_path / "m").exists()
         assert stat.S_ISFIFO((tmp_path / "p").stat().st_mode)
         (tmp_path / "p").unlink()
@@ -234,6 +264,7 @@ def test_the_kernel_counts_a_call_s_processes_in_its_namespace() -> None:
         pytest.skip("setpriv is needed to be someone else than root")
     program = next(place for place in PLACES if os.access(place, os.X_OK))
     counted = Bubblewrap(program, "bubblewrap", user=True, processes_max=20)
-    tried = run_probe((*prefix, *counted.wrap(("/bin/sh", "-c", command), SandboxPolicy(cwd="/"))))
+    launch = counted.wrap(("/bin/sh", "-c", command), SandboxPolicy(cwd="/"))
+    tried = run_probe(Launch(argv=(*prefix, *launch.argv), inputs=launch.inputs))
     assert tried.code != 0
     assert "fork" in tried.text.lower(), tried

@@ -9,6 +9,7 @@ from maka.contracts.actions import ProcessIdentity
 from maka.contracts.ids import CallId
 from maka.contracts.masks import Masks
 from maka.contracts.tool_ports import (
+    Launch,
     ProcessEnd,
     ProcessHandle,
     ProcessListener,
@@ -39,7 +40,7 @@ class SimProcesses:
 
     def spawn(self, spec: ProcessSpec, listener: ProcessListener) -> ProcessHandle:
         self.effects.pids += 1
-        child = SimChild(self, spec.argv[0], listener, self.effects.pids)
+        child = SimChild(self, spec.launch.argv[0], listener, self.effects.pids)
         self.soon(child.begin)
         return child
 
@@ -134,5 +135,5 @@ class SimShell(SimTool):
             settle=lambda _end, _text: None,
             masks=self._masks,
         )
-        spec = ProcessSpec(argv=(path,), cwd=env.cwd, env={}, timeout_s=None)
+        spec = ProcessSpec(launch=Launch(argv=(path,)), cwd=env.cwd, env={}, timeout_s=None)
         return self._table.start(order, listener, self._processes, spec)
