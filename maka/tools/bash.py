@@ -38,6 +38,7 @@ from maka.tools.boundary import boundary_of, refusal_text
 from maka.tools.bounds import likely_words, met_words
 from maka.tools.guard import Guards
 from maka.tools.inside import Inside
+from maka.tools.made import Made
 from maka.tools.output import CommandOutput
 from maka.tools.policy import Ground
 from maka.tools.results import error, no_effect, with_footer
@@ -94,13 +95,14 @@ class BashTool:
         ground: Ground,
         table: BackgroundTable,
         masks: Masks = NO_MASKS,
+        made: Made | None = None,
     ) -> None:
         self._processes = processes
         self._shell = shell
         self._child_env = dict(child_env)
         self._sandbox = sandbox
         self._ground = ground
-        self._guards = Guards()
+        self._guards = Guards(made)
         self._table = table
         self._masks = masks
 

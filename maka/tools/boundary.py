@@ -89,8 +89,7 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
     boundary = boundary_of(env)
     real = resolved(path, env.cwd)
     root = boundary.workspace
-    # Only a session that writes to its workspace can lead anywhere: no other is walked through.
-    looks = access == "write" and boundary.profile is Profile.ASK
+    looks = access == "write" and boundary.profile is not Profile.BYPASS
     protected = led_to(Walk(boundary), ground) if looks else ()
     if (need := judge(boundary, real, access, ground, protected)) is not None:
         if need.expansion is not None and os.path.isdir(real):

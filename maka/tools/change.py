@@ -124,10 +124,11 @@ class Change:
                 return
             self._settled = True
         try:
-            if plan.data is None:
-                remove(place, before)
-            else:
-                replace(place, before, plan.data, fact.temp_name, plan.mode)
+            with self._turns.made.making(place.real):
+                if plan.data is None:
+                    remove(place, before)
+                else:
+                    replace(place, before, plan.data, fact.temp_name, plan.mode)
             if plan.undoes is None and fact.after_sha256 is not None:
                 self._turns.wrote(self._env.session_id, place.real, fact.after_sha256)
             diff = unified(place.shown, before.data, plan.data)

@@ -23,6 +23,7 @@ from maka.contracts.limits import FILES_REMEMBERED_MAX
 from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.tool_ports import ToolResult
 from maka.tools.boundary import PathError, Place, explain, opened, parent_of
+from maka.tools.made import Made
 from maka.tools.policy import Ground
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -171,12 +172,14 @@ def _stamp(info: os.stat_result | None) -> tuple[int, ...] | None:
 class FileTurns:
     """Whose turn it is to change a file, and what each session last wrote there. Any thread.
 
-    `ground` is what no session may touch without being granted it; `masks` knows what no session may see.
+    `ground` is what no session may touch without being granted it; `masks` knows what no session may see; `made` is
+    what was changed of that which commands may not.
     """
 
     def __init__(self, ground: Ground, masks: Masks = NO_MASKS) -> None:
         self.ground = ground
         self.masks = masks
+        self.made = Made()
         self._lock = threading.Lock()
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
         self._written: OrderedDict[tuple[SessionId, str], str] = OrderedDict()

@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
+from maka.tools.made import Made
+
 ASIDE = ".maka-aside"
 _TRIES = 5
 _HARMLESS = re.compile(
@@ -28,8 +30,9 @@ _CONFIG_BYTES_MAX = 64 << 10
 class Guard:
     """Remembers paths at its making; `guards` are those of other commands that may run at the same time."""
 
-    def __init__(self, paths: Sequence[str], guards: "Guards | None" = None) -> None:
-        self.before = {path: _state(path) for path in paths} if guards is None else guards.begin(self, paths)
+    def __init__(self, paths: Sequence[str], guards: "Guards") -> None:
+        self.before = guards.begin(self, paths)
+        self._made = guards.made
         self.is_over = False
         self.stuck: set[str] = set()
 
@@ -40,7 +43,8 @@ class Guard:
 
     def changed(self) -> frozenset[str]:
         """Return what has changed and would be moved aside, as it looks at this moment."""
-        return frozenset(path for path, before in self.before.items() if _has_changed(path, before))
+        changed = (path for path, before in self.before.items() if _has_changed(path, before))
+        return frozenset(path for path in changed if not self._made.holds(path))
 
     def put_right(self, paths: Collection[str] | None = None) -> tuple[str, ...]:
         """Move aside what has changed, of some paths or of all; return the paths. What can't be moved is `stuck`.
@@ -54,7 +58,7 @@ class Guard:
     def _put_right(self, path: str) -> bool:
         for _ in range(_TRIES):
             with suppress(OSError):  # another command changes the same name at this moment
-                moved = _put_right_once(path, self.before[path])
+                moved = not self._made.holds(path) and _put_right_once(path, self.before[path])
                 self.stuck.discard(path)
                 return moved
         self.stuck.add(path)
@@ -64,10 +68,11 @@ class Guard:
 class Guards:
     """The guards of commands that run at the same time. Any thread.
 
-    Law: what one of them has just made is nobody's state from before.
+    Law: what one of them has just made is nobody's state from before. `made` is what is nobody's planting.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, made: Made | None = None) -> None:
+        self.made = made or Made()
         self._lock = threading.Lock()
         self._live: weakref.WeakSet[Guard] = weakref.WeakSet()
 
@@ -125,16 +130,14 @@ def _move_aside(path: str) -> None:
             os.chmod(folder, mode)
 
 
-def put_repositories_right(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
+def put_repositories_right(before: Mapping[str, str | None], new: Mapping[str, str | None]) -> list[str]:
     """Move aside what makes a repository of a folder that was none, unless git would run nothing for it.
 
     Both name each `.git` and bare repository with its folder; a pointer into a repository that was there may stay.
     """
     known = [folder for folder in before.values() if folder is not None]
     moved: list[str] = []
-    for path, repository in now.items():
-        if before.get(path) == repository and path in before:
-            continue
+    for path, repository in new.items():
         inner = repository is not None and any(repository.startswith(f"{folder}/") for folder in known)
         name = path if os.path.basename(path) == ".git" else os.path.join(path, "HEAD")
         with suppress(OSError):
@@ -142,6 +145,22 @@ def put_repositories_right(before: Mapping[str, str | None], now: Mapping[str, s
                 _move_aside(name)
                 moved.append(name)
     return moved
+
+
+def put_names_right(planted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Move aside what has come under a protected name; return what was moved, and what could not be."""
+    moved: list[str] = []
+    stuck: list[str] = []
+    for path in planted:
+        with suppress(FileNotFoundError):  # it went by itself
+            try:
+                _move_aside(path)
+                moved.append(path)
+            except FileNotFoundError:
+                raise
+            except OSError:
+                stuck.append(path)
+    return moved, stuck
 
 
 def _is_harmless(repository: str) -> bool:

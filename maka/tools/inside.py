@@ -5,12 +5,12 @@ import os
 
 from msgspec.structs import replace
 
-from maka.contracts.boundary import Boundary, Profile
+from maka.contracts.boundary import Boundary
 from maka.contracts.content import Outcome
 from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy, ToolResult
 from maka.tools.boundary import refusal_text
 from maka.tools.denial import Kind, likely
-from maka.tools.guard import ASIDE, Guard, Guards, put_repositories_right
+from maka.tools.guard import ASIDE, Guard, Guards, put_names_right, put_repositories_right
 from maka.tools.policy import Ground, covers, judge, needed, sandbox_policy
 from maka.tools.results import with_footer
 from maka.tools.survey import Walk, led_to, survey, watched
@@ -25,15 +25,18 @@ class Inside:
     While one runs for long, `look` is called from time to time, from one thread at a time.
     """
 
-    def __init__(self, boundary: Boundary, ground: Ground, guards: Guards | None = None) -> None:
+    def __init__(self, boundary: Boundary, ground: Ground, guards: Guards) -> None:
         self._boundary = boundary
         self._ground = ground
         self._before = Walk(boundary)
-        self._guard = Guard(self._watched() if boundary.profile is Profile.ASK else (), guards)
+        self._led_to = led_to(self._before, ground)
+        self._guard = Guard(self._watched(), guards)
+        self._made = guards.made
         self._looks = 0
         self._network = False
         self._suspects: frozenset[str] = frozenset()
         self._moved: set[str] = set()
+        self._stuck: set[str] = set()
 
     @property
     def must_look(self) -> bool:
@@ -47,17 +50,28 @@ class Inside:
         self._suspects = changed
         self._looks += 1
         if self._looks % LOOKS_A_WALK == 0:
-            self._moved.update(self._new_repositories())
+            self._put_planted_right()
 
-    def _new_repositories(self) -> list[str]:
-        if self._boundary.profile is not Profile.ASK:
-            return []
-        return put_repositories_right(self._before.repositories, Walk(self._boundary).repositories)
+    def _put_planted_right(self) -> None:
+        """Walk through all that can be written and put right what has come; names that are watched are done already."""
+        now = self._before.after()
+        self._moved.update(put_repositories_right(self._before.repositories, self._before.new_repositories(now)))
+        planted: list[str] = []
+        for path in self._before.planted(now):
+            if not self._is_held(path):
+                self._made.note(path)
+            elif not self._made.holds(path):
+                planted.append(path)
+        moved, stuck = put_names_right(planted)
+        self._moved.update(moved)
+        self._stuck = set(stuck)
 
     def _watched(self) -> tuple[str, ...]:
-        found, links = watched(self._before, self._ground), led_to(self._before, self._ground)
-        # What was granted by its name may come and go.
-        return tuple(path for path in found if judge(self._boundary, path, "write", self._ground, links) is not None)
+        return tuple(path for path in watched(self._before, self._ground) if self._is_held(path))
+
+    def _is_held(self, path: str) -> bool:
+        """Say whether a name isn't the command's to make: what was granted by its name may come and go."""
+        return judge(self._boundary, path, "write", self._ground, self._led_to) is not None
 
     def policy(self, cwd: str) -> SandboxPolicy:
         """Survey the workspace and return what the command may touch. Raises OSError where that isn't where it was."""
@@ -79,8 +93,9 @@ class Inside:
 
     def verdict(self, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
-        self._moved.update(self._guard.put_right(), self._new_repositories())
-        moved, stuck = sorted(self._moved), sorted(self._guard.stuck)
+        self._moved.update(self._guard.put_right())
+        self._put_planted_right()
+        moved, stuck = sorted(self._moved), sorted(self._guard.stuck | self._stuck)
         if moved or stuck:
             first = (moved or stuck)[0]
             need = BoundaryNeed(expansion=needed(first, "write"), reason="it takes effect later outside the sandbox")

@@ -70,7 +70,7 @@ def builtin_tools(
             ReadTool(ground, masks),
             WriteTool(turns),
             EditTool(turns),
-            WatchedTool(BashTool(processes, found, child_env, sandbox, ground, shells.table, masks)),
+            WatchedTool(BashTool(processes, found, child_env, sandbox, ground, shells.table, masks, turns.made)),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
             CheckBackgroundTool(shells),

@@ -1,7 +1,7 @@
 """What is really there: repositories, protected files and secrets, looked up anew before each sandboxed command.
 
-Law: the walk is bounded (SURVEY_FOLDERS_MAX folders, SURVEY_DEPTH_MAX levels); what lies deeper keeps no protection
-from commands. File tools judge by name at any depth.
+Laws: the walk is bounded (SURVEY_FOLDERS_MAX folders of each root, SURVEY_DEPTH_MAX levels); what lies deeper keeps no
+protection from commands. What wasn't looked at before is nobody's planting. File tools judge by name at any depth.
 """
 
 import os
@@ -10,8 +10,10 @@ import stat
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from msgspec import Struct
+
 from maka.contracts.boundary import Boundary, Profile
-from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
+from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.policy import PROTECTED_NAMES, Found, Ground, entries, is_under
 from maka.tools.repositories import git_names, is_bare, listed, named_by_config, repository_of, shared_repository
 
@@ -63,16 +65,30 @@ def _programs(search_path: str) -> Iterator[str]:
             yield root
 
 
+class Identity(Struct, frozen=True):
+    """Which thing of a file system stands under a name."""
+
+    device: int
+    inode: int
+    is_link: bool
+
+
 class Walk:
     """What lies in the folders that a session may write to: walked once, and asked as often as needed."""
 
-    def __init__(self, boundary: Boundary) -> None:
+    def __init__(self, boundary: Boundary, folders_max: int | None = None) -> None:
         self.boundary = boundary
+        self._folders_max = SURVEY_FOLDERS_MAX if folders_max is None else folders_max
+        self._folders: set[str] = set()
+        self._is_whole = True
         asks = boundary.profile is Profile.ASK
         granted = [entry.path for entry in entries(boundary) if entry.access == "write" and os.path.isdir(entry.path)]
         self.roots: tuple[str, ...] = (*([boundary.workspace] if asks else []), *granted)
         self.git = shared_repository(boundary.workspace) if asks else ()
-        self.places = [(root, path, _repository_at(path)) for root in self.roots for path in _named(root)]
+        self.places = [(root, path, _repository_at(path)) for root in self.roots for path in self._named(root)]
+        named = ((path, _identity(path)) for _, path, _ in self.places if os.path.basename(path) in PROTECTED_NAMES)
+        self._there = {path: identity for path, identity in named if identity is not None}
+        self._above = {path: _identity(os.path.dirname(path)) for path in self._there}
 
     @property
     def writable(self) -> tuple[str, ...]:
@@ -97,11 +113,68 @@ class Walk:
         """The same of the repository outside. Other worktrees of it are other people's."""
         return [name for repository in self.git for name in git_names(repository, worktrees=False)]
 
+    def after(self) -> "Walk":
+        """Walk again: further, since what was made meanwhile is to be seen behind all else that was made."""
+        return Walk(self.boundary, SURVEY_AFTER_FOLDERS_MAX)
+
+    def planted(self, now: "Walk") -> list[str]:
+        """Return the protected names that have come meanwhile.
+
+        What moved with its folder hasn't, nor has what stands in its old folder: there a sandbox holds the name, and
+        only a person can have put another file under it. Links are watched by their names.
+        """
+        known = {identity for identity in self._there.values() if not identity.is_link}
+        return [
+            path
+            for path, identity in now._there.items()
+            if identity not in known
+            and self._saw(os.path.dirname(path))
+            and (path not in self._there or self._above[path] != now._above[path])
+        ]
+
+    def new_repositories(self, now: "Walk") -> dict[str, str | None]:
+        """Return the repositories that have come meanwhile, as `repositories` does."""
+        before = self.repositories
+        return {
+            path: its
+            for path, its in now.repositories.items()
+            if (path not in before or before[path] != its)
+            and self._saw(os.path.dirname(path) if os.path.basename(path) == ".git" else path)
+        }
+
+    def _saw(self, folder: str) -> bool:
+        return self._is_whole or folder in self._folders
+
     @property
     def decisive(self) -> list[str]:
         """All these names, as far as they can be written."""
         paths = [*(name for names in self.names.values() for name in names), *self.shared_names]
         return [path for path in paths if any(is_under(path, root) for root in self.writable)]
+
+    def _named(self, root: str) -> Iterator[str]:
+        """Yield what has a protected name, and repositories' `.git`, the upper levels first; of its device alone."""
+        device = _device(root)
+        level, count = [root], 0
+        for _ in range(SURVEY_DEPTH_MAX):
+            below: list[str] = []
+            for folder in level:
+                count += 1
+                if count > self._folders_max:
+                    self._is_whole = False
+                    return
+                self._folders.add(folder)
+                names = listed(folder)
+                if is_bare([name for name, _ in names]):
+                    yield folder
+                for name, is_folder in names:
+                    path = os.path.join(folder, name)
+                    if name in PROTECTED_NAMES or name == ".git":
+                        if _device(path) == device:
+                            yield path
+                    elif is_folder and name not in _PASSED_OVER:
+                        below.append(path)
+            level = below
+        self._is_whole = self._is_whole and not level
 
 
 def survey(seen: Walk, ground: Ground) -> Found:
@@ -161,12 +234,9 @@ def _repository_at(path: str) -> str | None:
 
 def led_to(seen: Walk, ground: Ground) -> tuple[str, ...]:
     """Return where protected names lead that are links, or settings of a repository, also where nothing is yet."""
-    workspace = seen.boundary.workspace
-    if seen.boundary.profile is not Profile.ASK:
-        return ()
-    links = (path for root, path, _ in seen.places if root == workspace and os.path.islink(path))
+    links = (path for _, path, _ in seen.places if os.path.islink(path))
     found = (*_protected(seen, ground), *map(_real, (*links, *seen.decisive)))
-    return tuple(path for path in dict.fromkeys(found) if path and path != workspace)
+    return tuple(path for path in dict.fromkeys(found) if path and path not in seen.roots)
 
 
 def _real(path: str) -> str:
@@ -177,15 +247,16 @@ def _real(path: str) -> str:
 
 
 def watched(seen: Walk, ground: Ground) -> tuple[str, ...]:
-    """Return what no mount can hold: of the protected names at the workspace's root, those of its repositories, and
-    Maka's own files what is missing, or a link."""
-    root = seen.boundary.workspace
-    paths = [os.path.join(root, name) for name in (*sorted(PROTECTED_NAMES), ".git")] + seen.decisive
-    open_ = [path for path in paths if os.path.islink(path) or not os.path.lexists(path)]
+    """Return what no mount can hold: of the protected names at the roots, those of repositories, and Maka's own files
+    what is missing, or a link; further below what is a link. What comes there is `planted`."""
+    paths = [os.path.join(root, name) for root in seen.roots for name in (*sorted(PROTECTED_NAMES), ".git")]
+    open_ = [path for path in paths + seen.decisive if os.path.islink(path) or not os.path.lexists(path)]
+    open_ += [path for _, path, _ in seen.places if os.path.islink(path)]
     # What isn't there yet, and a protected link leads to: the link needn't change.
     ends = [end for path in open_ if os.path.islink(path) and (end := _real(path)) and not os.path.lexists(end)]
-    own = [path for path in ground.own if not os.path.lexists(path) and any(is_under(path, one) for one in seen.roots)]
-    return tuple(dict.fromkeys((*open_, *(end for end in ends if is_under(end, root)), *own)))
+    own = [path for path in ground.own if not os.path.lexists(path)]
+    inside = [path for path in (*ends, *own) if any(is_under(path, root) for root in seen.roots)]
+    return tuple(dict.fromkeys((*open_, *inside)))
 
 
 def _sockets() -> list[str]:
@@ -213,32 +284,14 @@ def _inside(path: str, writable: Sequence[str]) -> str | None:
     return real if os.path.lexists(real) and any(is_under(real, root) for root in writable) else None
 
 
-def _named(root: str) -> Iterator[str]:
-    """Yield what has a protected name, and repositories' `.git`, the upper levels first; of the root's device alone."""
-    device = _device(root)
-    level = [root]
-    seen = 0
-    for _ in range(SURVEY_DEPTH_MAX):
-        below: list[str] = []
-        for folder in level:
-            seen += 1
-            if seen > SURVEY_FOLDERS_MAX:
-                return
-            names = listed(folder)
-            if is_bare([name for name, _ in names]):
-                yield folder
-            for name, is_folder in names:
-                path = os.path.join(folder, name)
-                if name in PROTECTED_NAMES or name == ".git":
-                    if _device(path) == device:
-                        yield path
-                elif is_folder and name not in _PASSED_OVER:
-                    below.append(path)
-        level = below
-
-
 def _device(path: str) -> int | None:
+    found = _identity(path)
+    return None if found is None else found.device
+
+
+def _identity(path: str) -> Identity | None:
     try:
-        return os.lstat(path).st_dev
+        info = os.lstat(path)
     except OSError:
         return None
+    return Identity(info.st_dev, info.st_ino, stat.S_ISLNK(info.st_mode))

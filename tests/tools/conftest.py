@@ -13,6 +13,7 @@ from maka.contracts.tool_ports import Processes, Sandbox
 from maka.edges.io_loop import IoLoop
 from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import find_sandbox
+from maka.tools.files import FileTurns
 from maka.tools.policy import Ground
 from maka.tools.registry import Catalog, builtin_tools
 from maka.tools.survey import ground_of
@@ -32,6 +33,7 @@ def make_tools(
     sandbox: Sandbox | None = None,
     ground: Ground | None = None,
     masks: Masks = NO_MASKS,
+    turns: FileTurns | None = None,
 ) -> Catalog:
     """Make the built-in tools as a host does; without a sandbox of its own, the first that works here."""
     return builtin_tools(
@@ -41,6 +43,7 @@ def make_tools(
         sandbox=sandbox or the_sandbox(),
         ground=ground or ground_of(str(Path.home()), (), child_env.get("PATH", "")),
         masks=masks,
+        turns=turns,
     )
 
 

@@ -510,7 +510,7 @@ def test_what_one_command_plants_is_not_what_another_one_found(workspace: Path) 
 
 
 def test_no_name_is_taken_so_often_that_nothing_is_moved(workspace: Path) -> None:
-    guard = Guard([str(workspace / ".envrc")])
+    guard = Guard([str(workspace / ".envrc")], Guards())
     for number in range(1_000):
         (workspace / f".envrc{ASIDE}-{number}").touch()
     (workspace / ".envrc").write_text("evil")
@@ -522,7 +522,7 @@ def test_a_folder_that_was_closed_to_us_is_opened_for_the_move(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what can't be moved at all is said to be there still."""
-    guard, real = Guard([str(workspace / ".envrc")]), os.rename
+    guard, real = Guard([str(workspace / ".envrc")], Guards()), os.rename
     (workspace / ".envrc").write_text("evil")
     workspace.chmod(0o500)
 

@@ -1,0 +1,156 @@
+"""Protected names that a command makes below the root, or in a granted folder: none stays, and nobody else's goes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from maka.contracts.boundary import FileEntry, Profile
+from maka.contracts.content import Outcome
+from maka.contracts.tool_ports import Sandbox
+from maka.edges.processes import AsyncProcesses
+from maka.tools import survey
+from maka.tools.files import FileTurns
+from maka.tools.guard import ASIDE, Guards
+from maka.tools.inside import LOOKS_A_WALK, Inside
+from maka.tools.policy import Ground
+from tests.tools.conftest import make_tools
+from tests.tools.harness import Bench, boundary
+
+DEEP = "a/b/c/d/e/f"
+
+
+@pytest.fixture
+def bench(processes: AsyncProcesses, workspace: Path, sandbox: Sandbox) -> Bench:
+    return Bench(make_tools(processes, sandbox=sandbox), workspace)
+
+
+def inside(workspace: Path, guards: Guards | None = None, *entries: FileEntry) -> Inside:
+    """Begin a command's time in the sandbox, without one."""
+    return Inside(boundary(workspace, Profile.ASK, *entries), Ground(), guards or Guards())
+
+
+def ended(command: Inside) -> str:
+    found = command.verdict("", failed=False)
+    return "" if found is None else found[1]
+
+
+@pytest.mark.parametrize("place", ["sub", DEEP])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "echo x > .envrc",
+        "mkdir .vscode && echo x > .vscode/tasks.json",
+        "mkdir .idea",
+        "ln -s a CLAUDE.md",
+        "> AGENTS.md",
+    ],
+)
+def test_a_protected_name_is_moved_aside_at_any_depth(bench: Bench, workspace: Path, place: str, plant: str) -> None:
+    result = bench.run("Bash", command=f"mkdir -p {place} && cd {place} && touch a && {plant}")
+    assert result.outcome is Outcome.ERROR
+    assert "moved aside" in result.text
+    left = sorted(os.listdir(workspace / place))
+    assert left[-1] == "a"
+    assert [name.endswith(f"{ASIDE}-1") for name in left] == [True, False]
+
+
+def test_a_crowd_of_folders_hides_nothing(bench: Bench, workspace: Path) -> None:
+    command = "mkdir -p x/y && : > x/y/.envrc && for i in 1 2 3 4 5; do mkdir -p $i/{1..1000}; done"
+    assert "moved aside" in bench.run("Bash", command=command).text
+    assert not (workspace / "x" / "y" / ".envrc").exists()
+
+
+@pytest.mark.parametrize("profile", [Profile.ASK, Profile.EXPLORE])
+def test_in_a_granted_folder_too(bench: Bench, workspace: Path, tmp_path: Path, profile: Profile) -> None:
+    granted = tmp_path.resolve() / "granted"
+    (granted / "sub").mkdir(parents=True)
+    (granted / "link").mkdir()
+    (granted / "link" / "CLAUDE.md").symlink_to("a")
+    entry = FileEntry(path=str(granted), access="write", scope="subtree")
+    there = Bench(bench.tools, workspace, boundary(workspace, profile, entry))
+    made = "echo x > .envrc; mkdir .vscode; echo x > sub/CLAUDE.md; ln -sf b link/CLAUDE.md; echo fine > fine"
+    assert "moved aside" in there.run("Bash", command=f"cd {granted} && {made}").text
+    assert {".envrc", ".vscode"}.isdisjoint(os.listdir(granted))
+    assert not (granted / "sub" / "CLAUDE.md").exists()
+    assert os.readlink(granted / "link" / "CLAUDE.md") == "a"
+    assert (granted / "fine").exists()
+    assert there.run("Write", path=f"{granted}/.envrc", content="x").outcome is Outcome.REFUSED
+
+
+def test_a_folder_in_place_of_another_brings_nothing(bench: Bench, workspace: Path) -> None:
+    (workspace / "sub").mkdir()
+    (workspace / "sub" / "CLAUDE.md").write_text("be good\n")
+    result = bench.run("Bash", command="mv sub old && mkdir sub && echo evil > sub/CLAUDE.md")
+    assert "moved aside" in result.text
+    assert (workspace / "old" / "CLAUDE.md").read_text() == "be good\n"
+    assert not (workspace / "sub" / "CLAUDE.md").exists()
+
+
+def test_a_folder_may_be_moved_with_what_it_holds(bench: Bench, workspace: Path) -> None:
+    (workspace / "sub" / ".vscode").mkdir(parents=True)
+    (workspace / "sub" / "CLAUDE.md").write_text("be good\n")
+    assert bench.run("Bash", command="mkdir deep && mv sub deep/other").outcome is Outcome.OK
+    assert sorted(os.listdir(workspace / "deep" / "other")) == [".vscode", "CLAUDE.md"]
+
+
+def test_a_person_may_save_what_was_there(workspace: Path) -> None:
+    """An editor puts a new file in the old one's place."""
+    (workspace / "sub").mkdir()
+    (workspace / "sub" / "CLAUDE.md").write_text("be good\n")
+    command = inside(workspace)
+    (workspace / "sub" / "new").write_text("be better\n")
+    (workspace / "sub" / "new").rename(workspace / "sub" / "CLAUDE.md")
+    assert ended(command) == ""
+    assert (workspace / "sub" / "CLAUDE.md").read_text() == "be better\n"
+
+
+def test_what_wasnt_looked_at_before_is_nobodys_planting(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a workspace of more folders than are looked at, other ones may come into view."""
+    for number in range(40):
+        (workspace / f"{number:02}" / ".git" / "hooks").mkdir(parents=True)
+        (workspace / f"{number:02}" / ".git" / "hooks" / "pre-commit").touch()
+        (workspace / f"{number:02}" / "CLAUDE.md").write_text("be good\n")
+    monkeypatch.setattr(survey, "SURVEY_FOLDERS_MAX", 10)
+    command = Inside(boundary(workspace), Ground(), Guards())
+    (workspace / ".idea").mkdir()
+    assert f"{workspace.resolve()}/.idea." in ended(command)
+    assert not (workspace / ".idea").exists()
+    assert all((workspace / f"{number:02}" / "CLAUDE.md").exists() for number in range(40))
+    assert all((workspace / f"{number:02}" / ".git").exists() for number in range(40))
+
+
+@pytest.mark.parametrize("path", ["CLAUDE.md", "sub/CLAUDE.md", ".vscode/tasks.json"])
+def test_what_a_file_tool_was_granted_meanwhile_stays(
+    processes: AsyncProcesses, workspace: Path, sandbox: Sandbox, path: str
+) -> None:
+    """A command that began before the grant was given runs on; later it changes what was made."""
+    (workspace / path).parent.mkdir(exist_ok=True)
+    for empty in (workspace / ".vscode",):
+        if empty.exists():
+            empty.rmdir()
+    turns = FileTurns(Ground())
+    running = inside(workspace, Guards(turns.made))
+    name = ".vscode" if path.startswith(".vscode") else path
+    entry = FileEntry(path=str(workspace.resolve() / name), access="write", scope="subtree")
+    tools = make_tools(processes, sandbox=sandbox, turns=turns)
+    granted = Bench(tools, workspace, boundary(workspace, Profile.ASK, entry))
+    assert granted.run("Write", path=path, content="good\n").outcome is Outcome.OK
+    for _ in range(3 * LOOKS_A_WALK):
+        running.look()
+    assert (workspace / path).read_text() == "good\n"
+    (workspace / path).write_text("evil\n")
+    assert "moved aside" in ended(running)
+    assert not (workspace / path).exists()
+
+
+def test_what_a_command_was_granted_meanwhile_stays(workspace: Path) -> None:
+    guards = Guards()
+    (workspace / "sub").mkdir()
+    running = inside(workspace, guards)
+    path = workspace.resolve() / "sub" / "CLAUDE.md"
+    granted = inside(workspace, guards, FileEntry(path=str(path), access="write", scope="exact"))
+    path.write_text("good\n")
+    assert ended(granted) == ""
+    assert ended(running) == ""
+    assert path.read_text() == "good\n"
