@@ -1,12 +1,13 @@
 """What tools see of the person's environment, and which values of it are secrets. Pure: the environment is an argument.
 
-Law: a variable counts as a provider's key by its name; what equals such a key is one, whatever it is called.
+Law: a variable counts as a provider's key by its name; one that holds such a key, or what only a provider's key looks
+like, is none for tools either, whatever it is called.
 """
 
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from maka.contracts.model_ports import ModelProfile
@@ -30,7 +31,9 @@ _PROVIDERS = re.compile(
     r"|TOGETHER|FIREWORKS|PERPLEXITY|REPLICATE|CEREBRAS|BEDROCK)_(\w+_)?(KEY|KEYS|TOKEN|SECRET)$"
 )
 _CHARS_MIN = 16
-"""A value this long that equals a provider's key is one, whatever its variable is called."""
+"""A key this long is found inside of other values, too."""
+
+_LOOK = re.compile(r"(?<![A-Za-z0-9])(sk-|gsk_|xai-)[A-Za-z0-9_-]{20,}")
 
 _SECRET_HEADER = re.compile(r"auth|cookie|credential|key|password|secret|token", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s,;]+")
@@ -42,12 +45,13 @@ def tool_environment(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -
     The folder of the running interpreter is added as the last one of PATH, so that there is a `python` on a machine
     that has none; the person's own comes first.
     """
+    profiles = tuple(profiles)
     secret = _secret_names(env, profiles)
-    values = {env[name] for name in secret if len(env[name]) >= _CHARS_MIN}
+    values = {value for value in secret_values(env, profiles) if len(value) >= _CHARS_MIN}
     kept = {
         name: value
         for name, value in env.items()
-        if name not in secret and value not in values and not name.startswith("MAKA_")
+        if name not in secret and not name.startswith("MAKA_") and not _holds_key(value, values)
     }
     path = kept.get("PATH", os.defpath)
     return {**kept, "PATH": os.pathsep.join([*path.split(os.pathsep), interpreter_folder()])}
@@ -73,6 +77,10 @@ def interpreter_folder() -> str:
 def _secret_names(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -> set[str]:
     named = {profile.key_env for profile in profiles}
     return {name for name in env if name in named or _is_key(name)}
+
+
+def _holds_key(value: str, keys: Collection[str]) -> bool:
+    return _LOOK.search(value) is not None or any(key in value for key in keys)
 
 
 def _is_key(name: str) -> bool:

@@ -51,6 +51,9 @@ def look(place: Place, bytes_max: int) -> Before:
     try:
         with parent_of(place) as folder:
             identity = _identity(os.fstat(folder))
+            if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder):
+                where = os.path.dirname(place.shown) or "."
+                raise PathError(f"{place.shown} can't be changed: the folder {where} is read-only")
             return _looked_at(place, folder, identity, bytes_max)
     except FileNotFoundError:
         return Before(data=None, info=None, folder=identity)

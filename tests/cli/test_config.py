@@ -232,7 +232,7 @@ def test_loopback_is_told_by_the_name_alone(url: str, expected: bool) -> None:
 
 
 def test_h73_provider_key_visible_to_tools(tmp_path: Path) -> None:
-    secret = "sk-0123456789abcdef0123"
+    secret = "0123456789abcdef-team"
     config = load(
         tmp_path,
         '[models.a]\nbase_url = "https://h/v1"\nmodel = "m"\nkey_env = "TEAM_SECRET"\n',
@@ -245,12 +245,16 @@ def test_h73_provider_key_visible_to_tools(tmp_path: Path) -> None:
         AZURE_OPENAI_KEY="x",
         CLAUDE_CODE_OAUTH_TOKEN="x",
         COPY_OF_IT=secret,
+        LLM_CONFIG=f'{{"key":"{secret}"}}',
+        GATEWAY=f"https://me:{secret}@gateway.example/v1",
+        UNKNOWN_CONFIG='{"key":"sk-proj-0123456789abcdef"}',
+        STRIPE_KEY="sk_test_0123456789abcdef0123",
         MAKA_MODEL="m",
         HOME="/home-of-the-person",
         GITHUB_TOKEN="kept: it is no model provider's",
         LANG="C.UTF-8",
     )
-    assert set(config.child_env) == {"PATH", "HOME", "LANG", "GITHUB_TOKEN"}
+    assert set(config.child_env) == {"PATH", "HOME", "LANG", "GITHUB_TOKEN", "STRIPE_KEY"}
     assert secret not in "".join(config.child_env.values())
     assert secret not in repr(config)
 
