@@ -1,5 +1,6 @@
 """A workspace with the built-in tools over real processes."""
 
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -11,16 +12,14 @@ import pytest
 from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.tool_ports import Processes, Sandbox
 from maka.edges.io_loop import IoLoop
+from maka.edges.landlock import find_landlock
 from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import find_sandbox
 from maka.tools.files import FileTurns
 from maka.tools.policy import Ground
 from maka.tools.registry import Catalog, builtin_tools
 from maka.tools.survey import ground_of
-from tests.tools.harness import Bench
-
-CHILD_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
-
+from tests.tools.harness import CHILD_ENV, Bench, git
 
 OWN_RG = str(Path(sys.executable).parent / "rg")
 
@@ -59,6 +58,12 @@ def landlock_alone() -> Sandbox:
     return find_sandbox(lambda: "bubblewrap is hidden from this test")
 
 
+@cache
+def landlock_without_mounts() -> Sandbox:
+    """Return what most containers have: no bubblewrap, and a kernel that refuses mounts."""
+    return find_sandbox(lambda: "bubblewrap is hidden from this test", lambda: find_landlock(mounts=False))
+
+
 def needs(sandbox: Sandbox) -> Sandbox:
     """Skip a test that can't be run on this machine, and say why."""
     if sandbox.missing is not None:
@@ -66,13 +71,23 @@ def needs(sandbox: Sandbox) -> Sandbox:
     return sandbox
 
 
-@pytest.fixture(params=["bubblewrap", "landlock"])
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    """Each sandbox that there is; a test that can't have one is skipped with the reason."""
-    found = needs(the_sandbox() if request.param == "bubblewrap" else landlock_alone())
-    if request.param == "bubblewrap" and not found.name.startswith("bubblewrap"):
+SANDBOXES = {"bubblewrap": the_sandbox, "landlock": landlock_alone, "landlock-no-mounts": landlock_without_mounts}
+MOUNTING = ("bubblewrap", "landlock")
+"""Those in which new files may stand beside a protected one, and nothing outside changes its mode."""
+
+
+def here(name: str) -> Sandbox:
+    """Return one of `SANDBOXES`, or skip the test and say why there is none."""
+    found = needs(SANDBOXES[name]())
+    if name == "bubblewrap" and not found.name.startswith("bubblewrap"):
         pytest.skip(f"bubblewrap does not work here; {found.name} does")
     return found
+
+
+@pytest.fixture(params=SANDBOXES)
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    """Each sandbox that there is; a test that can't have one is skipped with the reason."""
+    return here(request.param)
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +102,39 @@ def workspace(tmp_path: Path) -> Path:
     path = tmp_path / "ws"
     path.mkdir()
     return path
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder that every sandbox can see: /tmp is another one inside bubblewrap."""
+    path = tmp_path / "home"
+    (path / ".ssh").mkdir(parents=True)
+    (path / ".ssh" / "id").write_text("swordfish")
+    (path / "state").mkdir()
+    (path / "state" / "data").write_text("swordfish")
+    (path / ".netrc").write_text("swordfish")
+    (path / "notes").write_text("notes")
+    return path
+
+
+@pytest.fixture
+def ground(home: Path) -> Ground:
+    real = home.resolve()
+    return Ground(own=(str(real / "state"),), secrets=(str(real / ".ssh"), str(real / ".netrc")), programs=(str(real),))
+
+
+@pytest.fixture
+def repository(workspace: Path) -> Path:
+    if shutil.which("git") is None:
+        pytest.skip("git is missing")
+    git(workspace, "init", "-q", ".")
+    git(workspace, "config", "user.name", "a")
+    git(workspace, "config", "user.email", "a@example.org")
+    (workspace / "AGENTS.md").write_text("be good\n")
+    (workspace / "a").write_text("1\n")
+    git(workspace, "add", "-A")
+    git(workspace, "commit", "-qm", "first")
+    return workspace
 
 
 @pytest.fixture

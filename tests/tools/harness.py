@@ -1,6 +1,7 @@
 """Runs a tool as the runtime does: one listener for its facts, an event for its end."""
 
 import os
+import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from maka.contracts.tool_ports import (
     ToolResult,
 )
 
+CHILD_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 PATIENCE_S = 30.0
 SESSION = SessionId("0198c0de-0000-7000-8000-000000000001")
 Answer = Literal["grant", "refuse", "hold"]
@@ -168,3 +170,9 @@ def running(command: str) -> list[int]:
             if words == command.replace(" ", "\0").encode() + b"\0":
                 found.append(int(entry.name))
     return found
+
+
+def git(cwd: Path, *args: str) -> str:
+    """Run git as a person does, outside of every sandbox."""
+    words = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main", *args)
+    return subprocess.run(words, cwd=cwd, check=True, capture_output=True, text=True, env=CHILD_ENV).stdout

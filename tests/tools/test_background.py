@@ -26,8 +26,8 @@ from maka.tools.registry import Catalog, builtin_tools
 from maka.tools.shells import Shells
 from maka.tools.survey import ground_of
 from projections.background import Shell
-from tests.tools.conftest import CHILD_ENV, the_sandbox
-from tests.tools.harness import PATIENCE_S, SESSION, Bench, Recorder, boundary
+from tests.tools.conftest import the_sandbox
+from tests.tools.harness import CHILD_ENV, PATIENCE_S, SESSION, Bench, Recorder, boundary
 
 EXITED = ProcessEnd(cause="exited", exit_code=0)
 OTHER = SessionId("0198c0de-0000-7000-8000-000000000002")

@@ -21,8 +21,8 @@ from maka.contracts.limits import (
 from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import NoSandbox
 from maka.tools.output import SUPPRESSED
-from tests.tools.conftest import CHILD_ENV, landlock_alone, make_tools, needs, the_sandbox
-from tests.tools.harness import Bench, Recorder, boundary, nap, running
+from tests.tools.conftest import here, make_tools
+from tests.tools.harness import CHILD_ENV, Bench, Recorder, boundary, nap, running
 
 NOT_BY_US = "[not by Maka: the machine may have run out of memory, or the command did it]"
 
@@ -30,11 +30,9 @@ NOT_BY_US = "[not by Maka: the machine may have run out of memory, or the comman
 @pytest.fixture(params=["bubblewrap", "landlock", "bypass"])
 def bench(request: pytest.FixtureRequest, processes: AsyncProcesses, workspace: Path) -> Bench:
     """What a command is like doesn't depend on what holds it."""
-    if request.param == "landlock":
-        return Bench(make_tools(processes, sandbox=needs(landlock_alone())), workspace)
     if request.param == "bypass":
         return Bench(make_tools(processes, sandbox=NoSandbox("none")), workspace, boundary(workspace, Profile.BYPASS))
-    return Bench(make_tools(processes, sandbox=needs(the_sandbox())), workspace)
+    return Bench(make_tools(processes, sandbox=here(request.param)), workspace)
 
 
 def test_a_command_is_named_before_it_runs(bench: Bench, workspace: Path) -> None:

@@ -18,7 +18,7 @@ from maka.contracts.content import Outcome
 from maka.contracts.tool_ports import Sandbox, ToolCatalog
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground
-from tests.tools.conftest import make_tools
+from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench, Recorder, boundary
 
 SECRET = "swordfish"
@@ -235,6 +235,7 @@ while True:
 """
 
 
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
 @pytest.mark.parametrize("name", [".git", "sub/.git"])
 def test_a_mount_is_never_redirected(processes: AsyncProcesses, sandbox: Sandbox, name: str) -> None:
     """One command swaps a folder for a link to the outside, while others are being put into their sandboxes."""

@@ -14,7 +14,7 @@ from maka.tools.files import FileTurns
 from maka.tools.guard import ASIDE, Guards
 from maka.tools.inside import LOOKS_A_WALK, Inside
 from maka.tools.policy import Ground
-from tests.tools.conftest import make_tools
+from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench, boundary
 
 DEEP = "a/b/c/d/e/f"
@@ -78,6 +78,7 @@ def test_in_a_granted_folder_too(bench: Bench, workspace: Path, tmp_path: Path, 
     assert there.run("Write", path=f"{granted}/.envrc", content="x").outcome is Outcome.REFUSED
 
 
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
 def test_a_folder_in_place_of_another_brings_nothing(bench: Bench, workspace: Path) -> None:
     (workspace / "sub").mkdir()
     (workspace / "sub" / "CLAUDE.md").write_text("be good\n")
@@ -87,6 +88,7 @@ def test_a_folder_in_place_of_another_brings_nothing(bench: Bench, workspace: Pa
     assert not (workspace / "sub" / "CLAUDE.md").exists()
 
 
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
 def test_a_folder_may_be_moved_with_what_it_holds(bench: Bench, workspace: Path) -> None:
     (workspace / "sub" / ".vscode").mkdir(parents=True)
     (workspace / "sub" / "CLAUDE.md").write_text("be good\n")

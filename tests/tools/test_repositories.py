@@ -10,7 +10,7 @@ from maka.contracts.content import Outcome
 from maka.contracts.tool_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground
-from tests.tools.conftest import make_tools
+from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench
 
 QUIET = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}
@@ -154,6 +154,7 @@ def test_a_repository_whose_files_lie_apart(
     assert person.runs_nothing(workspace)
 
 
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
 def test_ordinary_work_goes_on(processes: AsyncProcesses, sandbox: Sandbox, workspace: Path) -> None:
     repository(workspace)
     bench = tools(processes, sandbox, workspace)

@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,29 +22,10 @@ from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import NoSandbox
 from maka.tools.guard import ASIDE, Guard, Guards
 from maka.tools.policy import Ground, needed
-from tests.tools.conftest import CHILD_ENV, make_tools
-from tests.tools.harness import PATIENCE_S, Bench, Recorder, boundary, nap, running
+from tests.tools.conftest import MOUNTING, make_tools
+from tests.tools.harness import CHILD_ENV, PATIENCE_S, Bench, Recorder, boundary, git, nap, running
 
 PYTHON = os.path.realpath(sys.executable)
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """A folder that every sandbox can see: /tmp is another one inside bubblewrap."""
-    path = tmp_path / "home"
-    (path / ".ssh").mkdir(parents=True)
-    (path / ".ssh" / "id").write_text("swordfish")
-    (path / "state").mkdir()
-    (path / "state" / "data").write_text("swordfish")
-    (path / ".netrc").write_text("swordfish")
-    (path / "notes").write_text("notes")
-    return path
-
-
-@pytest.fixture
-def ground(home: Path) -> Ground:
-    real = home.resolve()
-    return Ground(own=(str(real / "state"),), secrets=(str(real / ".ssh"), str(real / ".netrc")), programs=(str(real),))
 
 
 @pytest.fixture
@@ -79,6 +59,7 @@ def test_h30_chained_commands_stay_inside(bench: Bench, home: Path, command: str
     assert sorted(os.listdir(home)) == [".netrc", ".ssh", "notes", "state"]
 
 
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
 def test_modes_owners_and_times_outside_stay(bench: Bench, home: Path) -> None:
     before = {path: os.stat(path) for path in (home / "notes", home / ".ssh" / "id", home / "state")}
     for path in before:
@@ -290,11 +271,12 @@ def test_a_workspace_may_have_any_name(bench: Bench, tmp_path: Path, name: str) 
     (odd / ".git" / "hooks").mkdir(parents=True)
     (odd / ".git" / "config").write_text("[core]\n")
     (odd / "AGENTS.md").write_text("be good\n")
+    (odd / "src").mkdir()
     there = Bench(bench.tools, odd)
-    assert there.run("Bash", command="echo 1 > made && cat made").text == "1\n"
+    assert there.run("Bash", command="echo 1 > src/made && cat src/made").text == "1\n"
     assert there.run("Bash", command="echo x >> .git/config").outcome is Outcome.ERROR
     assert there.run("Bash", command="mv .git .old").outcome is Outcome.ERROR
-    assert there.run("Read", path="made").text == "1\n"
+    assert there.run("Read", path="src/made").text == "1\n"
     assert there.run("Grep", pattern="good").text == "AGENTS.md:1:be good\n"
 
 
@@ -325,34 +307,17 @@ def test_root_cant_reach_the_kernel(bench: Bench) -> None:
 # -- what runs later ----------------------------------------------------------------------------------------------
 
 
-def git(cwd: Path, *args: str) -> str:
-    words = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main", *args)
-    return subprocess.run(words, cwd=cwd, check=True, capture_output=True, text=True, env=CHILD_ENV).stdout
-
-
-@pytest.fixture
-def repository(workspace: Path) -> Path:
-    if shutil.which("git") is None:
-        pytest.skip("git is missing")
-    git(workspace, "init", "-q", ".")
-    git(workspace, "config", "user.name", "a")
-    git(workspace, "config", "user.email", "a@example.org")
-    (workspace / "AGENTS.md").write_text("be good\n")
-    (workspace / "a").write_text("1\n")
-    git(workspace, "add", "-A")
-    git(workspace, "commit", "-qm", "first")
-    return workspace
-
-
 COMMIT = "echo 2 >> a && echo n > new && git add -A && git commit -qm second && git log --oneline | wc -l"
 
 
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
 def test_commits_work(bench: Bench, repository: Path) -> None:
     result = bench.run("Bash", command=COMMIT)
     assert (result.text, result.outcome) == ("2\n", Outcome.OK)
     assert git(repository, "status", "--porcelain") == ""
 
 
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
 def test_commits_work_in_a_linked_worktree(bench: Bench, repository: Path, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     git(repository, "worktree", "add", "-q", str(tree))
@@ -455,6 +420,7 @@ def test_a_granted_name_is_writable(bench: Bench, repository: Path) -> None:
     assert granted.run("Bash", command="echo x >> AGENTS.md").outcome is Outcome.ERROR
 
 
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
 def test_a_new_repository_may_be_made(bench: Bench, workspace: Path) -> None:
     script = "git init -q . && git config user.name a && git config user.email a@example.org"
     assert bench.run("Bash", command=script).outcome is Outcome.OK
@@ -483,12 +449,16 @@ def test_what_a_link_of_a_protected_name_leads_to_is_as_protected(bench: Bench, 
     (workspace / "docs" / "a.md").write_text("obey\n")
     (workspace / "AGENTS.md").symlink_to("docs/a.md")
     (workspace / ".envrc").symlink_to("build/env")
-    for path in ("AGENTS.md", "docs/a.md", ".envrc", "build/env"):
+    (workspace / "out").mkdir()
+    (workspace / "CLAUDE.md").symlink_to("out/c.md")
+    for path in ("AGENTS.md", "docs/a.md", ".envrc", "build/env", "CLAUDE.md", "out/c.md"):
         result = bench.run("Write", path=path, content="evil\n")
         assert "sandbox_boundary_required" in result.text, path
-    result = bench.run("Bash", command="echo evil > docs/a.md; mkdir -p build; echo evil > build/env")
+    plants = "echo evil > docs/a.md; mkdir -p build; echo evil > build/env; echo evil > out/c.md"
+    result = bench.run("Bash", command=plants)
     assert (workspace / "docs" / "a.md").read_text() == "obey\n"
     assert not (workspace / ".envrc").exists()
+    assert not (workspace / "CLAUDE.md").exists()
     assert "moved aside" in result.text
     entry = FileEntry(path=str((workspace / "docs" / "a.md").resolve()), access="write", scope="exact")
     wide = with_boundary(bench, boundary(workspace, Profile.ASK, entry))
@@ -640,6 +610,7 @@ def _until(holds: Callable[[], bool]) -> bool:
     return held
 
 
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
 def test_a_workspace_may_hold_many_protected_names(bench: Bench, workspace: Path) -> None:
     """What a sandbox is told grows with them, and an argument has a limit that the kernel sets."""
     for number in range(900):

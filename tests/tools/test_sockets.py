@@ -17,7 +17,7 @@ from maka.contracts.tool_ports import Sandbox
 from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground
-from tests.tools.conftest import make_tools
+from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench, Recorder, boundary
 
 PYTHON = os.path.realpath(sys.executable)
@@ -130,6 +130,11 @@ def test_no_datagram_of_a_pair_arrives(bench: Bench, outside: Path) -> None:
 def test_a_command_talks_with_itself(bench: Bench) -> None:
     pair = 'import socket; a, b = socket.socketpair(); a.sendall(b"hi"); print(b.recv(2))'
     assert "b'hi'" in bench.run("Bash", command=python(pair)).text
+
+
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
+def test_processes_of_a_command_share_semaphores(bench: Bench) -> None:
+    """They are files in /dev/shm, which a command has of its own where mounts are allowed."""
     fork = 'import multiprocessing as m; print(m.get_context("fork").Pool(2).map(abs, [-1, -2]))'
     assert "[1, 2]" in bench.run("Bash", command=f"{PYTHON} -I -c '{fork}'").text
 
