@@ -70,6 +70,7 @@ def peak_rss_bytes() -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1]) << 10
 
 
+@pytest.mark.usefixtures("each_sandbox")
 def test_h51_very_large_output(world: World) -> None:
     command = "yes 0123456789012345678901234567890123456789 | head -c 100000000"
     maka = world.open([Turn(calls=(Call(name="Bash", args={"command": command}),)), Turn(text="much")])

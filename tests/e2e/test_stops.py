@@ -163,6 +163,7 @@ def with_sleepers(**args: int) -> Turn:
     return Turn(calls=(Call(name="Bash", args={"command": command, **args}),))
 
 
+@pytest.mark.usefixtures("each_sandbox")
 def test_h50_children_survive_no_stop(world: World) -> None:
     maka = world.open([with_sleepers()])
     live = maka.send()
@@ -178,6 +179,7 @@ def test_h50_children_survive_no_stop(world: World) -> None:
     assert "ready" in answer.result, "what it printed until then is kept"
 
 
+@pytest.mark.usefixtures("each_sandbox")
 def test_h50_children_survive_no_timeout(world: World) -> None:
     maka = world.open([with_sleepers(timeout_ms=300), Turn(text="too slow")])
     assert maka.run().final_text == "too slow"
@@ -194,6 +196,7 @@ def with_daemon(sleeps: int) -> Turn:
     return Turn(calls=(Call(name="Bash", args={"command": f"{daemon}; {until}; echo ready; exec sleep 30044"}),))
 
 
+@pytest.mark.usefixtures("each_sandbox")
 def test_h50_a_daemon_survives_no_stop(world: World) -> None:
     maka = world.open([with_daemon(30033)])
     live = maka.send()
