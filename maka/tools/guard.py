@@ -24,6 +24,7 @@ _HARMLESS = re.compile(
     r"|defaultbranch|merge|remote|rebase|fetch|url)\s*=.*)?\s*",
     re.IGNORECASE,
 )
+_HARMLESS_INNER = re.compile(r"\s*(\[submodule \"[^\"]*\"\]|(worktree|active)\s*=.*)\s*", re.IGNORECASE)
 _CONFIG_BYTES_MAX = 64 << 10
 
 
@@ -133,15 +134,15 @@ def _move_aside(path: str) -> None:
 def put_repositories_right(before: Mapping[str, str | None], new: Mapping[str, str | None]) -> list[str]:
     """Move aside what makes a repository of a folder that was none, unless git would run nothing for it.
 
-    Both name each `.git` and bare repository with its folder; a pointer into a repository that was there may stay.
+    Both name each `.git` and bare repository with its folder; a new worktree or submodule of a repository that was
+    there is judged as that.
     """
-    known = [folder for folder in before.values() if folder is not None]
+    known = frozenset(folder for folder in before.values() if folder is not None)
     moved: list[str] = []
     for path, repository in new.items():
-        inner = repository is not None and any(repository.startswith(f"{folder}/") for folder in known)
         name = path if os.path.basename(path) == ".git" else os.path.join(path, "HEAD")
         with suppress(OSError):
-            if not inner and (repository is None or not _is_harmless(repository)) and os.path.lexists(name):
+            if (repository is None or not _is_harmless(repository, known)) and os.path.lexists(name):
                 _move_aside(name)
                 moved.append(name)
     return moved
@@ -163,11 +164,20 @@ def put_names_right(planted: Sequence[str]) -> tuple[list[str], list[str]]:
     return moved, stuck
 
 
-def _is_harmless(repository: str) -> bool:
-    """Say whether a new repository holds no hook, no pointer to another place, and a configuration of plain values."""
+def _is_harmless(repository: str, known: Collection[str] = ()) -> bool:
+    """Say whether a new repository holds no hook, no pointer to another place, and a configuration of plain values.
+
+    One inside of a known repository may point to that, as a linked worktree does, and name its own worktree.
+    """
     if not stat.S_ISDIR(os.lstat(repository).st_mode):
         return False
-    if any(os.path.lexists(os.path.join(repository, name)) for name in ("commondir", "config.worktree", "modules")):
+    inner = any(repository.startswith(f"{folder}/") for folder in known)
+    pointer = os.path.join(repository, "commondir")
+    if os.path.lexists(pointer) and not (inner and _pointed(pointer) in known):
+        return False
+    # A submodule's own submodules are judged by the `.git` that names them.
+    unwanted = ("config.worktree",) if inner else ("config.worktree", "modules")
+    if any(os.path.lexists(os.path.join(repository, name)) for name in unwanted):
         return False
     hooks = os.path.join(repository, "hooks")
     if os.path.islink(hooks) or (
@@ -177,8 +187,28 @@ def _is_harmless(repository: str) -> bool:
     config = os.path.join(repository, "config")
     if not os.path.lexists(config):
         return True
-    if not stat.S_ISREG(os.lstat(config).st_mode) or os.lstat(config).st_size > _CONFIG_BYTES_MAX:
+    text = _text(config)
+    return text is not None and all(_is_plain(line, inner) for line in text.split("\n"))
+
+
+def _is_plain(line: str, inner: bool) -> bool:
+    if line.endswith("\\") or "ext::" in line:
         return False
-    with open(config, encoding="utf-8", errors="replace") as file:
-        lines = file.read().split("\n")
-    return all(_HARMLESS.fullmatch(line) and not line.endswith("\\") and "ext::" not in line for line in lines)
+    return bool(_HARMLESS.fullmatch(line) or (inner and _HARMLESS_INNER.fullmatch(line)))
+
+
+def _pointed(pointer: str) -> str | None:
+    text = _text(pointer)
+    if text is None or "\0" in text:
+        return None
+    # No other sign is cut off: to git a blank at the end is a part of the name.
+    return os.path.realpath(os.path.join(os.path.dirname(pointer), text.rstrip("\r\n")))
+
+
+def _text(path: str) -> str | None:
+    """Return the text of a small regular file."""
+    info = os.lstat(path)
+    if not stat.S_ISREG(info.st_mode) or info.st_size > _CONFIG_BYTES_MAX:
+        return None
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()

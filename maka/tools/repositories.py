@@ -11,7 +11,7 @@ from collections.abc import Collection
 from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.policy import GIT_PROTECTED, is_under
 
-_GIT_POINTER = re.compile(r"gitdir:\s*(.+)")
+_GIT_POINTER = "gitdir: "
 _CONFIG_PATH = re.compile(r"^\s*(hookspath|path|worktree)\s*=\s*\"?([^\"#;\n]+?)\"?\s*$", re.IGNORECASE | re.MULTILINE)
 _CONFIG_BYTES_MAX = 256 << 10
 
@@ -29,11 +29,16 @@ def repository_of(path: str) -> str | None:
     real = os.path.realpath(path)
     if os.path.isdir(real):
         return real
-    match = _GIT_POINTER.match(read_text(real))
-    if match is None:
+    named = _pointed_to(real)
+    return named if named is not None and os.path.isdir(named) else None
+
+
+def _pointed_to(pointer: str) -> str | None:
+    """Return the real path that a `.git` file names, read as git reads it: a blank at its end is a part of the name."""
+    text = read_text(pointer)
+    if not text.startswith(_GIT_POINTER) or "\0" in text:
         return None
-    named = os.path.realpath(os.path.join(os.path.dirname(real), match[1].strip()))
-    return named if os.path.isdir(named) else None
+    return os.path.realpath(os.path.join(os.path.dirname(pointer), text[len(_GIT_POINTER) :].rstrip("\r\n")))
 
 
 def git_names(repository: str, *, worktrees: bool = True) -> list[str]:
@@ -71,10 +76,9 @@ def shared_repository(workspace: str) -> tuple[str, ...]:
     pointer = os.path.join(workspace, ".git")
     if os.path.islink(pointer) or not os.path.isfile(pointer):
         return ()
-    match = _GIT_POINTER.match(read_text(pointer))
-    if match is None:
+    own = _pointed_to(pointer)
+    if own is None:
         return ()
-    own = os.path.realpath(os.path.join(workspace, match[1].strip()))
     common = os.path.realpath(os.path.join(own, read_text(os.path.join(own, "commondir")).strip() or "."))
     if is_under(own, workspace) or not os.path.isfile(os.path.join(own, "HEAD")):
         return ()
@@ -103,7 +107,7 @@ def read_text(path: str) -> str:
     except OSError:
         return ""
     try:
-        return os.read(fd, _CONFIG_BYTES_MAX).decode("utf-8", "replace")
+        return os.read(fd, _CONFIG_BYTES_MAX).decode("utf-8", "surrogateescape")
     except OSError:
         return ""
     finally:

@@ -19,6 +19,9 @@ EVIL = "printf '#!/bin/sh\\ntouch MARK\\n' > evil.sh; chmod +x evil.sh; "
 CONFIG = "printf '[core]\\nrepositoryformatversion = 0\\nbare = false\\nfsmonitor = %s/evil.sh\\n' $PWD"
 GITLINK = "git update-index --add --cacheinfo 160000,$(git -C sub rev-parse HEAD),sub"
 COMMIT = "git -c user.name=p -c user.email=p@example.org"
+SUBMODULE = f"git init -q lib; {COMMIT} -C lib commit -q --allow-empty -m x; {COMMIT} ADD ./lib sub".replace(
+    "ADD", "-c protocol.file.allow=always submodule add -q"
+)
 
 
 def git(folder: Path, *args: str) -> None:
@@ -43,7 +46,8 @@ class Person:
         self.mark = tmp_path / "was-run"
 
     def runs_nothing(self, folder: Path) -> bool:
-        for words in (["status"], ["-C", "sub", "status"], [*NAMED, "commit", "--allow-empty", "-m", "mine"]):
+        commit = [*NAMED, "commit", "--allow-empty", "-m", "mine"]
+        for words in (["status"], ["-C", "sub", "status"], commit, ["-C", "sub", *commit]):
             env = {**QUIET, "HOME": str(folder.parent)}
             subprocess.run(["git", *words], cwd=folder, env=env, check=False, capture_output=True)
         return not self.mark.exists()
@@ -74,7 +78,48 @@ PLANTED = {
     ),
     "another settings' folder": f"mkdir evilgit; {CONFIG} > evilgit/config; echo $PWD/evilgit > .git/commondir",
     "hooks": "mkdir -p .git/hooks; cp evil.sh .git/hooks/pre-commit",
+    "a new worktree of another settings' folder": (
+        f"git worktree add -q sub; git init -q evilgit; mv evilgit/.git store; {CONFIG} > store/config; "
+        "echo $PWD/store > .git/worktrees/sub/commondir; rm store/HEAD"
+    ),
+    "a new submodule's settings": (
+        f"{SUBMODULE}; {CONFIG} > .git/modules/sub/config; echo 'worktree = ../../../sub' >> .git/modules/sub/config"
+    ),
+    "a new submodule's hooks": (
+        f"{SUBMODULE}; mkdir -p .git/modules/sub/hooks; cp evil.sh .git/modules/sub/hooks/pre-commit"
+    ),
 }
+
+
+BESIDE = {
+    "a blank at the end": "sub ",
+    "a line end within": "sub\\n ",
+    "a byte that is no text": "sub\\377",
+}
+
+
+@pytest.mark.parametrize("how", BESIDE)
+def test_a_pointer_is_read_as_git_reads_it(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, person: Person, how: str
+) -> None:
+    """A name that almost is a known repository's is another one's."""
+    bench = tools(processes, sandbox, repository(workspace))
+    bench.run("Bash", command=SUBMODULE)
+    (workspace / "other").mkdir()
+    name = BESIDE[how]
+    evil = f'N="$(printf \'{name}\')"; cp -r .git/modules/sub ".git/modules/$N"; {CONFIG} > ".git/modules/$N/config"; '
+    plant(bench, person, evil + "printf 'gitdir: ../.git/modules/%s\\n' \"$N\" > other/.git")
+    subprocess.run(["git", "-C", "other", "status"], cwd=workspace, env=QUIET, check=False, capture_output=True)
+    assert person.runs_nothing(workspace)
+
+
+@pytest.mark.parametrize("text", ["gitdir: a\0b\n", "gitdir:\n", "gitdir: \n", "", "\xff", "x" * 70_000])
+def test_no_pointer_harms_the_next_command(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, text: str
+) -> None:
+    (workspace / "sub").mkdir()
+    (workspace / "sub" / ".git").write_text(text)
+    assert tools(processes, sandbox, workspace).run("Bash", command="echo ran").text == "ran\n"
 
 
 @pytest.mark.parametrize("how", PLANTED)
@@ -163,11 +208,14 @@ def test_ordinary_work_goes_on(processes: AsyncProcesses, sandbox: Sandbox, work
         "git init -q new",
         "git worktree add -q tree",
         f"{COMMIT} commit -q --allow-empty -m x",
+        SUBMODULE,
+        "git submodule status && git -C tree status && git -C sub status",
     ):
         result = bench.run("Bash", command=command)
         assert result.outcome is Outcome.OK, result.text
     assert (workspace / "copy" / ".git").is_dir()
     assert (workspace / "tree" / ".git").is_file()
+    assert (workspace / "sub" / ".git").is_file()
 
 
 def test_what_runs_as_maka_is_not_changed_by_its_own_tools(
