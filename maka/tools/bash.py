@@ -34,7 +34,7 @@ from maka.contracts.tool_ports import (
 )
 from maka.tools.background import BackgroundTable
 from maka.tools.background_shell import Order
-from maka.tools.boundary import boundary_of, refusal_text
+from maka.tools.boundary import boundary_of, closed_text, refusal_text
 from maka.tools.bounds import likely_words, met_words
 from maka.tools.guard import Guards
 from maka.tools.inside import Inside
@@ -125,6 +125,9 @@ class BashTool:
             try:
                 inside = Inside(boundary, self._ground, self._guards)
                 launch = self._sandbox.wrap(launch.argv, inside.policy(env.cwd))
+            except PermissionError as closed:
+                listener.ended(error(f"no command was run: {closed_text(str(closed.filename))}"))
+                return no_effect
             except OSError as problem:
                 listener.ended(
                     error(f"path_changed: the workspace changed while it was looked at ({problem}): try again")

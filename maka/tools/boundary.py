@@ -77,6 +77,11 @@ def refusal_text(need: BoundaryNeed, what: str) -> str:
     return f"{what}\n{msgspec.json.encode(head).decode()}\n{then}"
 
 
+def closed_text(path: str) -> str:
+    """Say what to do about what its own user can't look into, though it may hold, or name, something protected."""
+    return f"{path} can't be read, and it decides what is protected here: a person has to open it (chmod u+rwX)"
+
+
 def boundary_of(env: ToolEnv) -> Boundary:
     """Return a call's boundary; where it names no workspace, that is the call's directory."""
     if env.boundary.workspace:
@@ -90,7 +95,10 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
     real = resolved(path, env.cwd)
     root = boundary.workspace
     looks = access == "write" and boundary.profile is not Profile.BYPASS
-    protected = led_to(Walk(boundary), ground) if looks else ()
+    try:
+        protected = led_to(Walk(boundary), ground) if looks else ()
+    except PermissionError as closed:
+        raise PathError(f"nothing was written: {closed_text(str(closed.filename))}") from None
     if (need := judge(boundary, real, access, ground, protected)) is not None:
         if need.expansion is not None and os.path.isdir(real):
             need = BoundaryNeed(expansion=needed(real, access, "subtree"), reason=need.reason)

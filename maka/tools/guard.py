@@ -1,8 +1,9 @@
 """What a sandbox can't hold while a command runs, put right when it has ended: protected names that weren't there.
 
 A file that doesn't exist can't be mounted read-only, and a link can be replaced. So their state is remembered before a
-command, and what has appeared under such a name is moved aside afterwards, never deleted. Law: a new repository may
-stay if nothing in it would make git run anything.
+command, and what has appeared under such a name is moved aside afterwards, never deleted. Laws:
+- A new repository may stay if nothing in it would make git run anything.
+- What a folder hides that a command closed to us isn't taken for missing: the folder is opened.
 """
 
 import os
@@ -11,7 +12,7 @@ import secrets
 import stat
 import threading
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from maka.tools.made import Made
@@ -58,8 +59,13 @@ class Guard:
 
     def _put_right(self, path: str) -> bool:
         for _ in range(_TRIES):
-            with suppress(OSError):  # another command changes the same name at this moment
+            try:
                 moved = not self._made.holds(path) and _put_right_once(path, self.before[path])
+            except PermissionError as closed:
+                open_again(closed.filename or os.path.dirname(path))
+            except OSError:  # another command changes the same name at this moment
+                pass
+            else:
                 self.stuck.discard(path)
                 return moved
         self.stuck.add(path)
@@ -87,6 +93,54 @@ class Guards:
             return {path: known[path] if path in known else _state(path) for path in paths}
 
 
+def there(path: str) -> bool:
+    """Say whether something has a name. Raises PermissionError, with the folder, where one of ours is closed to us.
+
+    A command may close such a folder, and the next one open it again: what we can't see isn't what isn't there. In
+    someone else's closed folder no command finds anything either.
+    """
+    try:
+        os.lstat(path)
+    except PermissionError as error:
+        closed = next((folder for folder in _above(path) if not os.access(folder, os.X_OK)), None)
+        if closed is not None and not _is_ours(closed):
+            return False
+        raise PermissionError(error.errno, "it is closed to its own user", closed or path) from None
+    except OSError:
+        return False
+    return True
+
+
+def is_closed(path: str, wanted: int = os.R_OK | os.X_OK) -> bool:
+    """Say whether a folder is ours, and we can't look into it; with `os.R_OK`, the same of a file."""
+    return not os.access(path, wanted) and _is_ours(path)
+
+
+def open_again(folder: str) -> None:
+    """Let its user, who we are, look into a folder and change it."""
+    with suppress(OSError):
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(os.fstat(fd).st_mode) | stat.S_IRWXU)
+        finally:
+            os.close(fd)
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield the folders above a path, the uppermost first."""
+    at = path.find("/", 1)
+    while at > 0:
+        yield path[:at]
+        at = path.find("/", at + 1)
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        return os.stat(path).st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
 def _state(path: str) -> str | None:
     """Return a link's target; None for what isn't there. Anything else has appeared meanwhile."""
     try:
@@ -94,6 +148,7 @@ def _state(path: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError:
+        there(path)  # raises where a closed folder of ours may hide it
         return ""
 
 
@@ -165,6 +220,13 @@ def put_names_right(planted: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _is_harmless(repository: str, known: Collection[str] = ()) -> bool:
+    try:
+        return not is_closed(repository) and _holds_nothing_that_runs(repository, known)
+    except PermissionError:  # nobody can say as long as it is closed to us
+        return False
+
+
+def _holds_nothing_that_runs(repository: str, known: Collection[str]) -> bool:
     """Say whether a new repository holds no hook, no pointer to another place, and a configuration of plain values.
 
     One inside of a known repository may point to that, as a linked worktree does, and name its own worktree.

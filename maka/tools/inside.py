@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from maka.contracts.boundary import Boundary
 from maka.contracts.content import Outcome
+from maka.contracts.limits import SURVEY_DEPTH_MAX
 from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy, ToolResult
 from maka.tools.boundary import refusal_text
 from maka.tools.denial import Kind, likely
-from maka.tools.guard import ASIDE, Guard, Guards, put_names_right, put_repositories_right
+from maka.tools.guard import ASIDE, Guard, Guards, open_again, put_names_right, put_repositories_right
 from maka.tools.policy import Ground, covers, judge, needed, sandbox_policy
 from maka.tools.results import with_footer
 from maka.tools.survey import Walk, led_to, survey, watched
@@ -54,7 +55,7 @@ class Inside:
 
     def _put_planted_right(self) -> None:
         """Walk through all that can be written and put right what has come; names that are watched are done already."""
-        now = self._before.after()
+        now = self._opened()
         self._moved.update(put_repositories_right(self._before.repositories, self._before.new_repositories(now)))
         planted: list[str] = []
         for path in self._before.planted(now):
@@ -65,6 +66,17 @@ class Inside:
         moved, stuck = put_names_right(planted)
         self._moved.update(moved)
         self._stuck = set(stuck)
+
+    def _opened(self) -> Walk:
+        """Walk through what there is when everything was opened that has been closed since the command began."""
+        now = self._before.after()
+        for _ in range(SURVEY_DEPTH_MAX):
+            if not (closed := set(now.closed) - set(self._before.closed)):
+                break
+            for folder in closed:
+                open_again(folder)
+            now = self._before.after()
+        return now
 
     def _watched(self) -> tuple[str, ...]:
         return tuple(path for path in watched(self._before, self._ground) if self._is_held(path))

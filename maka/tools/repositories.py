@@ -4,11 +4,13 @@ Law: nothing that a command could have written decides what becomes writable: a 
 the workspace's only if its own files, which lie outside, name it.
 """
 
+import errno
 import os
 import re
 from collections.abc import Collection
 
 from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
+from maka.tools.guard import is_closed, there
 from maka.tools.policy import GIT_PROTECTED, is_under
 
 _GIT_POINTER = "gitdir: "
@@ -44,26 +46,32 @@ def _pointed_to(pointer: str) -> str | None:
 def git_names(repository: str, *, worktrees: bool = True) -> list[str]:
     """Return what in a repository's folder decides what git runs: its own, its worktrees' and its submodules' names.
 
-    Also those that aren't there: git looks for them.
+    Also those that aren't there: git looks for them. Raises PermissionError where a folder of ours is closed to us.
     """
     paths = [os.path.join(repository, name) for name in sorted(GIT_PROTECTED)]
-    for name, is_folder in listed(os.path.join(repository, "worktrees")):
+    for name, is_folder in _names_in(os.path.join(repository, "worktrees")):
         if is_folder and worktrees:
             paths += [os.path.join(repository, "worktrees", name, one) for one in sorted(GIT_PROTECTED)]
     modules = [os.path.join(repository, "modules")]
     for _ in range(SURVEY_DEPTH_MAX):
-        inner = [os.path.join(folder, name) for folder in modules for name, is_folder in listed(folder) if is_folder]
+        inner = [os.path.join(folder, name) for folder in modules for name, is_folder in _names_in(folder) if is_folder]
         for module in inner:
-            if os.path.exists(os.path.join(module, "HEAD")):
+            if there(os.path.join(module, "HEAD")):
                 paths += [os.path.join(module, one) for one in sorted(GIT_PROTECTED)]
         modules = inner[:SURVEY_FOLDERS_MAX]
     return paths
 
 
 def named_by_config(repository: str, worktree: str) -> list[str]:
-    """Return the hooks' folder and the included files that a repository's configuration names."""
+    """Return the hooks' folder and the included files that a repository's configuration names.
+
+    Raises PermissionError where that can't be read.
+    """
     paths: list[str] = []
-    for key, value in _CONFIG_PATH.findall(read_text(os.path.join(repository, "config"))):
+    config = os.path.join(repository, "config")
+    if there(config) and is_closed(config, os.R_OK):
+        raise PermissionError(errno.EACCES, "what it names must be known", config)
+    for key, value in _CONFIG_PATH.findall(read_text(config)):
         base = worktree if key.lower() == "hookspath" else repository
         path = os.path.expanduser(value.strip())
         if key.lower() != "worktree" and path not in ("", "."):
@@ -91,6 +99,12 @@ def shared_repository(workspace: str) -> tuple[str, ...]:
             return ()
     shaped = os.path.isdir(os.path.join(common, "objects")) and os.path.isdir(os.path.join(common, "refs"))
     return tuple(dict.fromkeys((common, own))) if shaped and os.path.realpath(back) == workspace else ()
+
+
+def _names_in(folder: str) -> list[tuple[str, bool]]:
+    if is_closed(folder):
+        raise PermissionError(errno.EACCES, "it is closed to its own user", folder)
+    return listed(folder)
 
 
 def listed(folder: str) -> list[tuple[str, bool]]:

@@ -1,7 +1,10 @@
 """What is really there: repositories, protected files and secrets, looked up anew before each sandboxed command.
 
-Laws: the walk is bounded (SURVEY_FOLDERS_MAX folders of each root, SURVEY_DEPTH_MAX levels); what lies deeper keeps no
-protection from commands. What wasn't looked at before is nobody's planting. File tools judge by name at any depth.
+Laws:
+- The walk is bounded (SURVEY_FOLDERS_MAX folders of each root, SURVEY_DEPTH_MAX levels); what lies deeper keeps no
+  protection from commands. What wasn't looked at before is nobody's planting. File tools judge by name at any depth.
+- A folder of ours that is closed to us may hold anything, and a command can open it: it is protected, or hidden, as a
+  whole. Where it may hold what decides what git runs there is no survey, and so no command: PermissionError.
 """
 
 import os
@@ -14,6 +17,7 @@ from msgspec import Struct
 
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
+from maka.tools.guard import is_closed, there
 from maka.tools.policy import PROTECTED_NAMES, Found, Ground, entries, is_under
 from maka.tools.repositories import git_names, is_bare, listed, named_by_config, repository_of, shared_repository
 
@@ -85,6 +89,8 @@ class Walk:
         granted = [entry.path for entry in entries(boundary) if entry.access == "write" and os.path.isdir(entry.path)]
         self.roots: tuple[str, ...] = (*([boundary.workspace] if asks else []), *granted)
         self.git = shared_repository(boundary.workspace) if asks else ()
+        self.closed: list[str] = []
+        """Folders of ours that can't be looked into."""
         self.places = [(root, path, _repository_at(path)) for root in self.roots for path in self._named(root)]
         named = ((path, _identity(path)) for _, path, _ in self.places if os.path.basename(path) in PROTECTED_NAMES)
         self._there = {path: identity for path, identity in named if identity is not None}
@@ -143,7 +149,8 @@ class Walk:
         }
 
     def _saw(self, folder: str) -> bool:
-        return self._is_whole or folder in self._folders
+        looked = self._is_whole or folder in self._folders
+        return looked and not any(is_under(folder, closed) for closed in self.closed)
 
     @property
     def decisive(self) -> list[str]:
@@ -162,6 +169,9 @@ class Walk:
                 if count > self._folders_max:
                     self._is_whole = False
                     return
+                if is_closed(folder):
+                    self.closed.append(folder)
+                    continue
                 self._folders.add(folder)
                 names = listed(folder)
                 if is_bare([name for name, _ in names]):
@@ -178,16 +188,16 @@ class Walk:
 
 
 def survey(seen: Walk, ground: Ground) -> Found:
-    """Say what was seen, and what else is there. Reads names and a few small files."""
+    """Say what was seen, and what else is there. Reads names and a few small files. Raises PermissionError."""
     granted, writable = entries(seen.boundary), seen.writable
-    there, pinned = _protected(seen, ground), _pinned(seen)
-    hidden = [path for path in (*ground.own, *ground.secrets) if os.path.lexists(path)]
+    protected, pinned = _protected(seen, ground), _pinned(seen)
+    hidden = [one for path in (*ground.own, *ground.secrets) if (one := _seen_of(path)) is not None]
     unseen = [one for one in SPARE if not any(is_under(program, one) for program in ground.programs)]
     hidden += [path for path in _sockets() if not any(is_under(path, one) for one in (*hidden, *writable, *unseen))]
     # What holds something hidden must stay where it is, or the next command finds that under another name.
     pinned += [folder for path in hidden for folder in _between(path, writable)]
     return Found(
-        protected=tuple(dict.fromkeys(there)),
+        protected=tuple(path for path in dict.fromkeys(protected) if path not in hidden),
         pinned=tuple(dict.fromkeys(pinned)),
         git=seen.git,
         hidden=tuple(path for path in hidden if os.path.isdir(path)),
@@ -201,7 +211,7 @@ def survey(seen: Walk, ground: Ground) -> Found:
 
 def _protected(seen: Walk, ground: Ground) -> list[str]:
     """Return the real paths of what is protected, is there, and lies in what can be written."""
-    paths: list[str] = [path for path in ground.code if path not in seen.roots]
+    paths: list[str] = [*seen.closed, *(path for path in ground.code if path not in seen.roots)]
     # Of the last worktree, this one, its own files stay writable.
     paths += [*seen.shared_names, *(os.path.join(repository, "worktrees") for repository in seen.git)]
     for root, path, its in seen.places:
@@ -250,7 +260,7 @@ def watched(seen: Walk, ground: Ground) -> tuple[str, ...]:
     """Return what no mount can hold: of the protected names at the roots, those of repositories, and Maka's own files
     what is missing, or a link; further below what is a link. What comes there is `planted`."""
     paths = [os.path.join(root, name) for root in seen.roots for name in (*sorted(PROTECTED_NAMES), ".git")]
-    open_ = [path for path in paths + seen.decisive if os.path.islink(path) or not os.path.lexists(path)]
+    open_ = [path for path in paths + seen.decisive if os.path.islink(path) or not there(path)]
     open_ += [path for _, path, _ in seen.places if os.path.islink(path)]
     # What isn't there yet, and a protected link leads to: the link needn't change.
     ends = [end for path in open_ if os.path.islink(path) and (end := _real(path)) and not os.path.lexists(end)]
@@ -281,7 +291,15 @@ def _inside(path: str, writable: Sequence[str]) -> str | None:
         real = os.path.realpath(path)
     except OSError:  # a link that was there is gone before it was read
         return None
-    return real if os.path.lexists(real) and any(is_under(real, root) for root in writable) else None
+    return real if any(is_under(real, root) for root in writable) and there(real) else None
+
+
+def _seen_of(path: str) -> str | None:
+    """Return a path that is there, or the closed folder that may hold it."""
+    try:
+        return path if there(path) else None
+    except PermissionError as closed:
+        return str(closed.filename)
 
 
 def _device(path: str) -> int | None:

@@ -114,12 +114,10 @@ def test_a_pointer_is_read_as_git_reads_it(
 
 
 @pytest.mark.parametrize("text", ["gitdir: a\0b\n", "gitdir:\n", "gitdir: \n", "", "\xff", "x" * 70_000])
-def test_no_pointer_harms_the_next_command(
-    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, text: str
-) -> None:
+def test_no_pointer_harms_the_next_command(bench: Bench, workspace: Path, text: str) -> None:
     (workspace / "sub").mkdir()
     (workspace / "sub" / ".git").write_text(text)
-    assert tools(processes, sandbox, workspace).run("Bash", command="echo ran").text == "ran\n"
+    assert bench.run("Bash", command="echo ran").text == "ran\n"
 
 
 @pytest.mark.parametrize("how", PLANTED)
