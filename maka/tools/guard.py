@@ -111,6 +111,14 @@ def there(path: str) -> bool:
     return True
 
 
+def seen_of(path: str) -> str | None:
+    """Return a path that is there, or the closed folder that may hold it."""
+    try:
+        return path if there(path) else None
+    except PermissionError as closed:
+        return str(closed.filename)
+
+
 def is_closed(path: str, wanted: int = os.R_OK | os.X_OK) -> bool:
     """Say whether a folder is ours, and we can't look into it; with `os.R_OK`, the same of a file."""
     return not os.access(path, wanted) and _is_ours(path)
@@ -189,8 +197,8 @@ def _move_aside(path: str) -> None:
 def put_repositories_right(before: Mapping[str, str | None], new: Mapping[str, str | None]) -> list[str]:
     """Move aside what makes a repository of a folder that was none, unless git would run nothing for it.
 
-    Both name each `.git` and bare repository with its folder; a new worktree or submodule of a repository that was
-    there is judged as that.
+    Both name each `.git`, bare repository and submodule with its folder; `new` are those that have come, of which a
+    worktree or submodule of a repository from before is judged as that.
     """
     known = frozenset(folder for folder in before.values() if folder is not None)
     moved: list[str] = []

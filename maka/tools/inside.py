@@ -110,9 +110,11 @@ class Inside:
         moved, stuck = sorted(self._moved), sorted(self._guard.stuck | self._stuck)
         if moved or stuck:
             first = (moved or stuck)[0]
-            need = BoundaryNeed(expansion=needed(first, "write"), reason="it takes effect later outside the sandbox")
-            words = [f"These were changed by the command and were moved aside (to *{ASIDE}-N): {', '.join(moved)}."]
-            left = f"These were changed by the command and could NOT be moved aside: {', '.join(stuck)}. Remove them."
+            # What is no text can't be named to a person, and so not be granted.
+            expansion = needed(first, "write") if _as_text([first]) == first else None
+            need = BoundaryNeed(expansion=expansion, reason="it takes effect later outside the sandbox")
+            words = [f"These were changed by the command and were moved aside (to *{ASIDE}-N): {_as_text(moved)}."]
+            left = f"These were changed by the command and could NOT be moved aside: {_as_text(stuck)}. Remove them."
             return need, " ".join([*(words if moved else []), *([left] if stuck else [])])
         if not failed or text.startswith(_NOT_SET_UP):
             return None
@@ -137,3 +139,7 @@ def _kind(path: str) -> Kind:
     if os.path.isdir(path):
         return "folder"
     return "other" if os.path.lexists(path) else "missing"
+
+
+def _as_text(paths: list[str]) -> str:
+    return os.fsencode(", ".join(paths)).decode("utf-8", "replace")

@@ -52,14 +52,20 @@ def git_names(repository: str, *, worktrees: bool = True) -> list[str]:
     for name, is_folder in _names_in(os.path.join(repository, "worktrees")):
         if is_folder and worktrees:
             paths += [os.path.join(repository, "worktrees", name, one) for one in sorted(GIT_PROTECTED)]
-    modules = [os.path.join(repository, "modules")]
-    for _ in range(SURVEY_DEPTH_MAX):
-        inner = [os.path.join(folder, name) for folder in modules for name, is_folder in _names_in(folder) if is_folder]
-        for module in inner:
-            if there(os.path.join(module, "HEAD")):
-                paths += [os.path.join(module, one) for one in sorted(GIT_PROTECTED)]
-        modules = inner[:SURVEY_FOLDERS_MAX]
+    for module in modules_of(repository):
+        paths += [os.path.join(module, one) for one in sorted(GIT_PROTECTED)]
     return paths
+
+
+def modules_of(repository: str) -> list[str]:
+    """Return the folders of a repository's submodules, also where no worktree of theirs is. Raises PermissionError."""
+    found: list[str] = []
+    level = [os.path.join(repository, "modules")]
+    for _ in range(SURVEY_DEPTH_MAX):
+        inner = [os.path.join(folder, name) for folder in level for name, is_folder in _names_in(folder) if is_folder]
+        found += [module for module in inner if there(os.path.join(module, "HEAD"))]
+        level = inner[:SURVEY_FOLDERS_MAX]
+    return found
 
 
 def named_by_config(repository: str, worktree: str) -> list[str]:

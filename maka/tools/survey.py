@@ -17,9 +17,17 @@ from msgspec import Struct
 
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
-from maka.tools.guard import is_closed, there
+from maka.tools.guard import is_closed, seen_of, there
 from maka.tools.policy import PROTECTED_NAMES, Found, Ground, entries, is_under
-from maka.tools.repositories import git_names, is_bare, listed, named_by_config, repository_of, shared_repository
+from maka.tools.repositories import (
+    git_names,
+    is_bare,
+    listed,
+    modules_of,
+    named_by_config,
+    repository_of,
+    shared_repository,
+)
 
 SECRETS_AT_HOME = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".oci", ".password-store", ".vault-token", ".terraform.d"),
@@ -95,6 +103,7 @@ class Walk:
         named = ((path, _identity(path)) for _, path, _ in self.places if os.path.basename(path) in PROTECTED_NAMES)
         self._there = {path: identity for path, identity in named if identity is not None}
         self._above = {path: _identity(os.path.dirname(path)) for path in self._there}
+        self.modules = self._modules()
 
     @property
     def writable(self) -> tuple[str, ...]:
@@ -141,12 +150,15 @@ class Walk:
     def new_repositories(self, now: "Walk") -> dict[str, str | None]:
         """Return the repositories that have come meanwhile, as `repositories` does."""
         before = self.repositories
-        return {
+        new = {
             path: its
             for path, its in now.repositories.items()
             if (path not in before or before[path] != its)
             and self._saw(os.path.dirname(path) if os.path.basename(path) == ".git" else path)
         }
+        seen = {*self.git, *before.values(), *new.values()} - {None}
+        modules = set(now.modules) - set(self.modules)
+        return {**new, **{path: path for path in modules if any(path.startswith(f"{its}/") for its in seen)}}
 
     def _saw(self, folder: str) -> bool:
         looked = self._is_whole or folder in self._folders
@@ -157,6 +169,16 @@ class Walk:
         """All these names, as far as they can be written."""
         paths = [*(name for names in self.names.values() for name in names), *self.shared_names]
         return [path for path in paths if any(is_under(path, root) for root in self.writable)]
+
+    def _modules(self) -> list[str]:
+        """Return the folders of the submodules that can be written; what is closed there comes into `closed`."""
+        found: list[str] = []
+        for repository in dict.fromkeys((*self.git, *filter(None, self.repositories.values()))):
+            try:
+                found += modules_of(repository) if any(is_under(repository, one) for one in self.writable) else []
+            except PermissionError as closed:
+                self.closed.append(str(closed.filename))
+        return found
 
     def _named(self, root: str) -> Iterator[str]:
         """Yield what has a protected name, and repositories' `.git`, the upper levels first; of its device alone."""
@@ -191,7 +213,7 @@ def survey(seen: Walk, ground: Ground) -> Found:
     """Say what was seen, and what else is there. Reads names and a few small files. Raises PermissionError."""
     granted, writable = entries(seen.boundary), seen.writable
     protected, pinned = _protected(seen, ground), _pinned(seen)
-    hidden = [one for path in (*ground.own, *ground.secrets) if (one := _seen_of(path)) is not None]
+    hidden = [one for path in (*ground.own, *ground.secrets) if (one := seen_of(path)) is not None]
     unseen = [one for one in SPARE if not any(is_under(program, one) for program in ground.programs)]
     hidden += [path for path in _sockets() if not any(is_under(path, one) for one in (*hidden, *writable, *unseen))]
     # What holds something hidden must stay where it is, or the next command finds that under another name.
@@ -292,14 +314,6 @@ def _inside(path: str, writable: Sequence[str]) -> str | None:
     except OSError:  # a link that was there is gone before it was read
         return None
     return real if any(is_under(real, root) for root in writable) and there(real) else None
-
-
-def _seen_of(path: str) -> str | None:
-    """Return a path that is there, or the closed folder that may hold it."""
-    try:
-        return path if there(path) else None
-    except PermissionError as closed:
-        return str(closed.filename)
 
 
 def _device(path: str) -> int | None:

@@ -81,6 +81,10 @@ CLOSED = {
     "a new repository's folder": ("git init -q n; git -C n config core.fsmonitor evil; chmod 0 n", "n/.git"),
     "a new repository's settings": ("git init -q n; git -C n config core.fsmonitor x; chmod 0 n/.git/config", "n/.git"),
     "a new repository's hooks": ("git init -q n; mkdir -p n/.git/hooks; chmod 0 n/.git/hooks", "n/.git"),
+    "a new submodule's folder": (
+        "mkdir -p .git/modules/n/hooks; cd .git/modules; echo x > n/hooks/x; touch n/HEAD; chmod 0 .",
+        ".git/modules/n/HEAD",
+    ),
     "in two closed folders": ("git init -q m/n; git -C m/n config core.fsmonitor x; chmod 0 m/n m", "m/n/.git"),
 }
 

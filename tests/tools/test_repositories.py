@@ -113,6 +113,16 @@ def test_a_pointer_is_read_as_git_reads_it(
     assert person.runs_nothing(workspace)
 
 
+def test_a_path_that_is_no_text_is_moved_aside_and_told(bench: Bench, workspace: Path) -> None:
+    name = "$(printf 'sub\\377')"
+    result = bench.run("Bash", command=f'git init -q "{name}"; git -C "{name}" config core.fsmonitor x')
+    assert "moved aside" in result.text
+    assert "sub\ufffd/.git" in result.text
+    assert result.need is not None and result.need.expansion is None
+    (folder,) = os.listdir(os.fsencode(workspace))
+    assert os.listdir(os.path.join(os.fsencode(workspace), folder)) == [b".git.maka-aside-1"]
+
+
 @pytest.mark.parametrize("text", ["gitdir: a\0b\n", "gitdir:\n", "gitdir: \n", "", "\xff", "x" * 70_000])
 def test_no_pointer_harms_the_next_command(bench: Bench, workspace: Path, text: str) -> None:
     (workspace / "sub").mkdir()
@@ -167,6 +177,23 @@ def test_in_a_submodules_folder(
     git(workspace, "submodule", "add", "-q", str(repository(tmp_path / "lib")), "sub")
     bench = tools(processes, sandbox, workspace)
     plant(bench, person, f"mkdir evilgit; {CONFIG} > evilgit/config; echo $PWD/evilgit > .git/modules/sub/commondir")
+    assert person.runs_nothing(workspace)
+
+
+@pytest.mark.parametrize("close", ["true", "chmod 0 .git/modules", "chmod 0 .git/modules/sub"])
+def test_in_a_submodule_that_nobody_has_fetched_yet(
+    processes: AsyncProcesses, sandbox: Sandbox, tmp_path: Path, workspace: Path, person: Person, close: str
+) -> None:
+    """Git takes the folder that it finds for the submodule's own."""
+    source = repository(tmp_path / "source")
+    git(source, "submodule", "add", "-q", str(repository(tmp_path / "lib")), "sub")
+    git(source, "commit", "-qm", "sub")
+    git(tmp_path, "clone", "-q", "source", str(workspace))
+    made = "mkdir -p .git/modules/sub/hooks; cp -r .git/objects .git/refs .git/HEAD .git/modules/sub"
+    evil = f"{CONFIG} > .git/modules/sub/config; cp evil.sh .git/modules/sub/hooks/post-checkout"
+    plant(tools(processes, sandbox, workspace), person, f"{made}; {evil}; {close}")
+    update = ["git", *NAMED, "submodule", "update", "--init"]
+    subprocess.run(update, cwd=workspace, env=QUIET, check=False, capture_output=True)
     assert person.runs_nothing(workspace)
 
 
