@@ -9,6 +9,7 @@ Laws:
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -105,7 +106,8 @@ class BackgroundShell:
         """Put right what it does meanwhile."""
         with self._looking:
             if self.must_be_looked_after and self.order.look is not None and self._is_handed_over:
-                self.order.look()
+                with suppress(Exception):  # a bug of ours must not keep others from being looked after
+                    self.order.look()
 
     @property
     def must_be_looked_after(self) -> bool:
@@ -171,7 +173,7 @@ class BackgroundShell:
             self._output.close()
             text = self._output.for_model()[0]
         with self._looking:
-            note = None if end.cause == "not_started" else self.order.settle(end, text)
+            note = None if end.cause == "not_started" else self._settled(end, text)
             self._has_settled = True
         with self._lock:
             if self._process is not None:
@@ -182,6 +184,12 @@ class BackgroundShell:
         for then in waiting:
             assert self.end is not None, "only a shell that was named is waited for"
             then(self.end)
+
+    def _settled(self, end: ProcessEnd, text: str) -> str | None:
+        try:
+            return self.order.settle(end, text)
+        except Exception as bug:  # of ours; its end has to become a fact all the same
+            return f"Maka failed at putting right what it did ({type(bug).__name__}): look at it"
 
     def _end_of(self, end: ProcessEnd, process: ProcessIdentity, note: str | None) -> ShellEnd:
         how = {"cancelled": "stopped", "exited": "exited" if end.signal is None else "killed"}.get(end.cause, end.cause)

@@ -20,7 +20,8 @@ from maka.contracts.content import Outcome
 from maka.contracts.limits import PATH_BYTES_MAX
 from maka.contracts.tool_ports import BoundaryNeed, ToolEnv, ToolResult
 from maka.tools.policy import Access, Ground, is_under, judge, needed
-from maka.tools.survey import Walk, led_to
+from maka.tools.survey import led_to
+from maka.tools.walk import Walk
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -12,9 +12,10 @@ import secrets
 import stat
 import threading
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
+from maka.tools.closed import is_closed, open_again, there
 from maka.tools.made import Made
 
 ASIDE = ".maka-aside"
@@ -91,62 +92,6 @@ class Guards:
                 known.update({} if other.is_over else other.before)
             self._live.add(guard)
             return {path: known[path] if path in known else _state(path) for path in paths}
-
-
-def there(path: str) -> bool:
-    """Say whether something has a name. Raises PermissionError, with the folder, where one of ours is closed to us.
-
-    A command may close such a folder, and the next one open it again: what we can't see isn't what isn't there. In
-    someone else's closed folder no command finds anything either.
-    """
-    try:
-        os.lstat(path)
-    except PermissionError as error:
-        closed = next((folder for folder in _above(path) if not os.access(folder, os.X_OK)), None)
-        if closed is not None and not _is_ours(closed):
-            return False
-        raise PermissionError(error.errno, "it is closed to its own user", closed or path) from None
-    except OSError:
-        return False
-    return True
-
-
-def seen_of(path: str) -> str | None:
-    """Return a path that is there, or the closed folder that may hold it."""
-    try:
-        return path if there(path) else None
-    except PermissionError as closed:
-        return str(closed.filename)
-
-
-def is_closed(path: str, wanted: int = os.R_OK | os.X_OK) -> bool:
-    """Say whether a folder is ours, and we can't look into it; with `os.R_OK`, the same of a file."""
-    return not os.access(path, wanted) and _is_ours(path)
-
-
-def open_again(folder: str) -> None:
-    """Let its user, who we are, look into a folder and change it."""
-    with suppress(OSError):
-        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(os.fstat(fd).st_mode) | stat.S_IRWXU)
-        finally:
-            os.close(fd)
-
-
-def _above(path: str) -> Iterator[str]:
-    """Yield the folders above a path, the uppermost first."""
-    at = path.find("/", 1)
-    while at > 0:
-        yield path[:at]
-        at = path.find("/", at + 1)
-
-
-def _is_ours(path: str) -> bool:
-    try:
-        return os.stat(path).st_uid == os.geteuid()
-    except OSError:
-        return False
 
 
 def _state(path: str) -> str | None:

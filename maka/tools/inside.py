@@ -10,11 +10,13 @@ from maka.contracts.content import Outcome
 from maka.contracts.limits import SURVEY_DEPTH_MAX
 from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy, ToolResult
 from maka.tools.boundary import refusal_text
+from maka.tools.closed import open_again
 from maka.tools.denial import Kind, likely
-from maka.tools.guard import ASIDE, Guard, Guards, open_again, put_names_right, put_repositories_right
+from maka.tools.guard import ASIDE, Guard, Guards, put_names_right, put_repositories_right
 from maka.tools.policy import Ground, covers, judge, needed, sandbox_policy
 from maka.tools.results import with_footer
-from maka.tools.survey import Walk, led_to, survey, watched
+from maka.tools.survey import led_to, survey, watched
+from maka.tools.walk import Walk
 
 LOOKS_A_WALK = 10
 _NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 
 from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
-from maka.tools.guard import is_closed, there
+from maka.tools.closed import is_closed, there
 from maka.tools.policy import GIT_PROTECTED, is_under
 
 _GIT_POINTER = "gitdir: "

@@ -31,7 +31,8 @@ from maka.tools.output import SafeText
 from maka.tools.policy import Ground, covers, is_under, sandbox_policy
 from maka.tools.results import error, with_footer
 from maka.tools.spawned import SpawnedCall
-from maka.tools.survey import Walk, survey
+from maka.tools.survey import survey
+from maka.tools.walk import Walk
 
 COMMON = ("--no-config", "--color=never", "--hidden", "--no-require-git", "--glob=!.git", "--sort=path")
 

@@ -89,5 +89,12 @@ class SpawnedCall:
                 why = "was not recorded" if self._granted is False else "ended before the command began"
                 result = ToolResult(outcome=Outcome.NOT_STARTED, text=f"The process {why}, so nothing was run.")
         else:
-            result = self._finish(end)
+            result = self._finished(end)
         self._listener.ended(result)
+
+    def _finished(self, end: ProcessEnd) -> ToolResult:
+        try:
+            return self._finish(end)
+        except Exception as bug:  # of ours; a call that is never answered would hold its run for ever
+            text = f"The process has ended, and then Maka failed ({type(bug).__name__}): look at what it did."
+            return ToolResult(outcome=Outcome.OUTCOME_UNKNOWN, text=text)

@@ -22,6 +22,7 @@ from maka.contracts.tool_ports import Handover, ProcessEnd, ProcessHandle, Proce
 from maka.edges.processes import AsyncProcesses
 from maka.tools import shell_watch
 from maka.tools.background import BackgroundTable
+from maka.tools.inside import Inside
 from maka.tools.registry import Catalog, builtin_tools
 from maka.tools.shells import Shells
 from maka.tools.survey import ground_of
@@ -151,6 +152,22 @@ def test_a_stop_of_the_call_after_the_handover_touches_nothing(place: Place, scr
     assert place.changed == [SESSION]
     place.table.recorded(end.call_id)
     assert place.table.is_empty()
+
+
+def test_a_bug_at_its_end_leaves_no_shell_without_one(
+    workspace: Path, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Inside, text: str, *, failed: bool) -> None:
+        raise ValueError("a bug")
+
+    place = Place(workspace, scripted)
+    place.bench.boundary = Boundary()
+    _, child = begun(place, scripted)
+    monkeypatch.setattr(Inside, "verdict", broken)
+    child.end()
+    (end,) = place.ends()
+    assert end.how == "exited"
+    assert end.note is not None and "ValueError" in end.note
 
 
 def test_a_stop_before_there_is_a_process_leaves_no_trace(place: Place, scripted: Scripted) -> None:

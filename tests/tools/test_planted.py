@@ -9,7 +9,7 @@ from maka.contracts.boundary import FileEntry, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.tool_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
-from maka.tools import survey
+from maka.tools import walk
 from maka.tools.files import FileTurns
 from maka.tools.guard import ASIDE, Guards
 from maka.tools.inside import LOOKS_A_WALK, Inside
@@ -113,7 +113,7 @@ def test_what_wasnt_looked_at_before_is_nobodys_planting(workspace: Path, monkey
         (workspace / f"{number:02}" / ".git" / "hooks").mkdir(parents=True)
         (workspace / f"{number:02}" / ".git" / "hooks" / "pre-commit").touch()
         (workspace / f"{number:02}" / "CLAUDE.md").write_text("be good\n")
-    monkeypatch.setattr(survey, "SURVEY_FOLDERS_MAX", 10)
+    monkeypatch.setattr(walk, "SURVEY_FOLDERS_MAX", 10)
     command = Inside(boundary(workspace), Ground(), Guards())
     (workspace / ".idea").mkdir()
     assert f"{workspace.resolve()}/.idea." in ended(command)
@@ -156,3 +156,13 @@ def test_what_a_command_was_granted_meanwhile_stays(workspace: Path) -> None:
     assert ended(granted) == ""
     assert ended(running) == ""
     assert path.read_text() == "good\n"
+
+
+def test_a_bug_at_the_end_of_a_command_leaves_no_call_open(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Inside, text: str, *, failed: bool) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(Inside, "verdict", broken)
+    result = bench.run("Bash", command="echo hi")
+    assert result.outcome is Outcome.OUTCOME_UNKNOWN
+    assert "ValueError" in result.text
