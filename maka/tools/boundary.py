@@ -20,6 +20,7 @@ from maka.contracts.content import Outcome
 from maka.contracts.limits import PATH_BYTES_MAX
 from maka.contracts.tool_ports import BoundaryNeed, ToolEnv, ToolResult
 from maka.tools.policy import Access, Ground, is_under, judge, needed
+from maka.tools.repositories import would_make
 from maka.tools.survey import led_to
 from maka.tools.walk import Walk
 
@@ -100,6 +101,8 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
         protected = led_to(Walk(boundary), ground) if looks else ()
     except PermissionError as closed:
         raise PathError(f"nothing was written: {closed_text(str(closed.filename))}") from None
+    if looks and would_make(real) is not None:
+        protected = (*protected, real)
     if (need := judge(boundary, real, access, ground, protected)) is not None:
         if need.expansion is not None and os.path.isdir(real):
             need = BoundaryNeed(expansion=needed(real, access, "subtree"), reason=need.reason)

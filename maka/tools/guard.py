@@ -7,7 +7,6 @@ command, and what has appeared under such a name is moved aside afterwards, neve
 """
 
 import os
-import re
 import secrets
 import stat
 import threading
@@ -15,19 +14,12 @@ import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
-from maka.tools.closed import is_closed, open_again, there
+from maka.tools.closed import open_again, there
 from maka.tools.made import Made
+from maka.tools.new_repository import is_harmless
 
 ASIDE = ".maka-aside"
 _TRIES = 5
-_HARMLESS = re.compile(
-    r"\s*(\[core\]|\[user\]|\[init\]|\[branch \"[^\"]*\"\]|\[remote \"[^\"]*\"\]|[#;].*"
-    r"|(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|name|email"
-    r"|defaultbranch|merge|remote|rebase|fetch|url)\s*=.*)?\s*",
-    re.IGNORECASE,
-)
-_HARMLESS_INNER = re.compile(r"\s*(\[submodule \"[^\"]*\"\]|(worktree|active)\s*=.*)\s*", re.IGNORECASE)
-_CONFIG_BYTES_MAX = 64 << 10
 
 
 class Guard:
@@ -108,13 +100,13 @@ def _state(path: str) -> str | None:
 def _has_changed(path: str, before: str | None) -> bool:
     try:
         new_repository = before is None and os.path.basename(path) == ".git"
-        return _state(path) != before and not (new_repository and _is_harmless(path))
+        return _state(path) != before and not (new_repository and is_harmless(path))
     except OSError:  # it changes at this moment
         return True
 
 
 def _put_right_once(path: str, before: str | None) -> bool:
-    if _state(path) == before or (before is None and os.path.basename(path) == ".git" and _is_harmless(path)):
+    if _state(path) == before or (before is None and os.path.basename(path) == ".git" and is_harmless(path)):
         return False
     if os.path.lexists(path):
         _move_aside(path)
@@ -139,25 +131,25 @@ def _move_aside(path: str) -> None:
             os.chmod(folder, mode)
 
 
-def put_repositories_right(before: Mapping[str, str | None], new: Mapping[str, str | None]) -> list[str]:
+def put_repositories_right(known: Collection[str], new: Mapping[str, str | None], roots: Collection[str]) -> list[str]:
     """Move aside what makes a repository of a folder that was none, unless git would run nothing for it.
 
-    Both name each `.git`, bare repository and submodule with its folder; `new` are those that have come, of which a
-    worktree or submodule of a repository from before is judged as that.
+    `new` names each `.git`, bare repository and submodule that has come with its folder; `known` are the folders of
+    those from before, of which a new worktree or submodule may be one.
     """
-    known = frozenset(folder for folder in before.values() if folder is not None)
     moved: list[str] = []
+    whole = frozenset((*known, *(folder for folder in new.values() if folder is not None)))
     for path, repository in new.items():
         name = path if os.path.basename(path) == ".git" else os.path.join(path, "HEAD")
         with suppress(OSError):
-            if (repository is None or not _is_harmless(repository, known)) and os.path.lexists(name):
+            if (repository is None or not is_harmless(repository, whole, roots)) and os.path.lexists(name):
                 _move_aside(name)
                 moved.append(name)
     return moved
 
 
-def put_names_right(planted: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Move aside what has come under a protected name; return what was moved, and what could not be."""
+def put_aside(planted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Move aside what was planted; return what was moved, and what could not be."""
     moved: list[str] = []
     stuck: list[str] = []
     for path in planted:
@@ -170,60 +162,3 @@ def put_names_right(planted: Sequence[str]) -> tuple[list[str], list[str]]:
             except OSError:
                 stuck.append(path)
     return moved, stuck
-
-
-def _is_harmless(repository: str, known: Collection[str] = ()) -> bool:
-    try:
-        return not is_closed(repository) and _holds_nothing_that_runs(repository, known)
-    except PermissionError:  # nobody can say as long as it is closed to us
-        return False
-
-
-def _holds_nothing_that_runs(repository: str, known: Collection[str]) -> bool:
-    """Say whether a new repository holds no hook, no pointer to another place, and a configuration of plain values.
-
-    One inside of a known repository may point to that, as a linked worktree does, and name its own worktree.
-    """
-    if not stat.S_ISDIR(os.lstat(repository).st_mode):
-        return False
-    inner = any(repository.startswith(f"{folder}/") for folder in known)
-    pointer = os.path.join(repository, "commondir")
-    if os.path.lexists(pointer) and not (inner and _pointed(pointer) in known):
-        return False
-    # A submodule's own submodules are judged by the `.git` that names them.
-    unwanted = ("config.worktree",) if inner else ("config.worktree", "modules")
-    if any(os.path.lexists(os.path.join(repository, name)) for name in unwanted):
-        return False
-    hooks = os.path.join(repository, "hooks")
-    if os.path.islink(hooks) or (
-        os.path.isdir(hooks) and any(not name.endswith(".sample") for name in os.listdir(hooks))
-    ):
-        return False
-    config = os.path.join(repository, "config")
-    if not os.path.lexists(config):
-        return True
-    text = _text(config)
-    return text is not None and all(_is_plain(line, inner) for line in text.split("\n"))
-
-
-def _is_plain(line: str, inner: bool) -> bool:
-    if line.endswith("\\") or "ext::" in line:
-        return False
-    return bool(_HARMLESS.fullmatch(line) or (inner and _HARMLESS_INNER.fullmatch(line)))
-
-
-def _pointed(pointer: str) -> str | None:
-    text = _text(pointer)
-    if text is None or "\0" in text:
-        return None
-    # No other sign is cut off: to git a blank at the end is a part of the name.
-    return os.path.realpath(os.path.join(os.path.dirname(pointer), text.rstrip("\r\n")))
-
-
-def _text(path: str) -> str | None:
-    """Return the text of a small regular file."""
-    info = os.lstat(path)
-    if not stat.S_ISREG(info.st_mode) or info.st_size > _CONFIG_BYTES_MAX:
-        return None
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()

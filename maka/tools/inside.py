@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -12,13 +13,14 @@ from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy, ToolResult
 from maka.tools.boundary import refusal_text
 from maka.tools.closed import open_again
 from maka.tools.denial import Kind, likely
-from maka.tools.guard import ASIDE, Guard, Guards, put_names_right, put_repositories_right
-from maka.tools.policy import Ground, covers, judge, needed, sandbox_policy
+from maka.tools.guard import ASIDE, Guard, Guards, put_aside, put_repositories_right
+from maka.tools.policy import PROTECTED_NAMES, Ground, covers, is_under, judge, needed, sandbox_policy
 from maka.tools.results import with_footer
-from maka.tools.survey import led_to, survey, watched
+from maka.tools.survey import come, led_to, standing, survey, watched
 from maka.tools.walk import Walk
 
 LOOKS_A_WALK = 10
+_ROUNDS = 4
 _NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
 
 
@@ -33,6 +35,7 @@ class Inside:
         self._ground = ground
         self._before = Walk(boundary)
         self._led_to = led_to(self._before, ground)
+        self._standing = standing(self._before, ground)
         self._guard = Guard(self._watched(), guards)
         self._made = guards.made
         self._looks = 0
@@ -57,17 +60,35 @@ class Inside:
 
     def _put_planted_right(self) -> None:
         """Walk through all that can be written and put right what has come; names that are watched are done already."""
-        now = self._opened()
-        self._moved.update(put_repositories_right(self._before.repositories, self._before.new_repositories(now)))
+        self._stuck.clear()
+        # What a planted name or setting leads to needs no protection once that is gone: so again, until all is well.
+        for _ in range(_ROUNDS):
+            now = self._opened()
+            new = self._before.new_repositories(now)
+            moved = put_repositories_right(self._before.folders, new, self._before.roots)
+            if not moved:
+                moved, stuck = put_aside(self._planted(now, new))
+                self._stuck.update(stuck)
+            self._moved.update(moved)
+            if not moved:
+                return
+
+    def _planted(self, now: Walk, new: Mapping[str, str | None]) -> list[str]:
+        """Return what has come and has to go; a new repository was judged as a whole."""
+        found = come(self._before, self._standing, standing(now, self._ground))
+        judged = [its for its in new.values() if its is not None]
+        found = [
+            path
+            for path in found
+            if os.path.basename(path) != ".git" and not any(is_under(path, folder) for folder in judged)
+        ]
         planted: list[str] = []
-        for path in self._before.planted(now):
+        for path in [path for path in found if os.path.basename(path) in PROTECTED_NAMES] or found:
             if not self._is_held(path):
                 self._made.note(path)
             elif not self._made.holds(path):
                 planted.append(path)
-        moved, stuck = put_names_right(planted)
-        self._moved.update(moved)
-        self._stuck = set(stuck)
+        return planted
 
     def _opened(self) -> Walk:
         """Walk through what there is when everything was opened that has been closed since the command began."""

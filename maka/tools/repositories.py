@@ -6,21 +6,22 @@ the workspace's only if its own files, which lie outside, name it.
 
 import errno
 import os
-import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.closed import is_closed, there
+from maka.tools.git_config import settings_of
 from maka.tools.policy import GIT_PROTECTED, is_under
 
 _GIT_POINTER = "gitdir: "
-_CONFIG_PATH = re.compile(r"^\s*(hookspath|path|worktree)\s*=\s*\"?([^\"#;\n]+?)\"?\s*$", re.IGNORECASE | re.MULTILINE)
 _CONFIG_BYTES_MAX = 256 << 10
+_CONFIGS_MAX = 100
+_PERSONS = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config")
 
 
 def is_bare(names: Collection[str]) -> bool:
     """Say whether a folder with these names in it is a repository of its own, as git sees it."""
-    return {"HEAD", "objects", "refs"} <= set(names)
+    return "HEAD" in names and ("commondir" in names or {"objects", "refs"} <= set(names))
 
 
 def repository_of(path: str) -> str | None:
@@ -69,20 +70,58 @@ def modules_of(repository: str) -> list[str]:
 
 
 def named_by_config(repository: str, worktree: str) -> list[str]:
-    """Return the hooks' folder and the included files that a repository's configuration names.
+    """Return the hooks' folder and the included files that the configuration of a worktree names.
 
-    Raises PermissionError where that can't be read.
+    That is what git reads for it: of its own folder, of the one that it shares, and the person's. Raises
+    PermissionError where it can't be read.
     """
+    configs: list[str] = []
+    for folder in dict.fromkeys((repository, common_of(repository))):
+        for config in (os.path.join(folder, name) for name in ("config", "config.worktree")):
+            if there(config) and is_closed(config, os.R_OK):
+                raise PermissionError(errno.EACCES, "what it names must be known", config)
+            configs.append(config)
+    return _named((*configs, *map(os.path.expanduser, _PERSONS)), worktree)
+
+
+def _named(configs: Iterable[str], worktree: str) -> list[str]:
+    """Follow what some configurations include, whatever it depends on."""
     paths: list[str] = []
-    config = os.path.join(repository, "config")
-    if there(config) and is_closed(config, os.R_OK):
-        raise PermissionError(errno.EACCES, "what it names must be known", config)
-    for key, value in _CONFIG_PATH.findall(read_text(config)):
-        base = worktree if key.lower() == "hookspath" else repository
-        path = os.path.expanduser(value.strip())
-        if key.lower() != "worktree" and path not in ("", "."):
-            paths.append(os.path.normpath(os.path.join(base, path)))
+    waiting = list(configs)
+    read: set[str] = set()
+    while waiting and len(read) < _CONFIGS_MAX:
+        config = waiting.pop()
+        if config in read:
+            continue
+        read.add(config)
+        for one in settings_of(read_text(config)):
+            path = os.path.expanduser(one.value)
+            if (one.section, one.key) == ("core", "hookspath") and path not in ("", "."):
+                paths.append(os.path.normpath(os.path.join(worktree, path)))
+            elif one.section in ("include", "includeif") and one.key == "path" and path:
+                included = os.path.normpath(os.path.join(os.path.dirname(os.path.realpath(config)), path))
+                paths.append(included)
+                waiting.append(included)
     return paths
+
+
+def common_of(repository: str) -> str:
+    """Return the folder that a worktree's own one shares with others: itself where it shares none."""
+    named = read_text(os.path.join(repository, "commondir")).rstrip("\r\n")
+    return repository if not named or "\0" in named else os.path.realpath(os.path.join(repository, named))
+
+
+def would_make(path: str) -> str | None:
+    """Return the folder that a new file would make a repository of, whose settings git would obey there."""
+    parts = path.split("/")
+    for at in range(len(parts) - 1, 0, -1):
+        folder, name = "/".join(parts[:at]), parts[at]
+        is_end = at == len(parts) - 1
+        if name in (("HEAD", "commondir") if is_end else ("objects", "refs")):
+            names = [one for one, _ in listed(folder)]
+            if not is_bare(names) and is_bare([*names, name]):
+                return folder
+    return None
 
 
 def shared_repository(workspace: str) -> tuple[str, ...]:
@@ -93,12 +132,13 @@ def shared_repository(workspace: str) -> tuple[str, ...]:
     own = _pointed_to(pointer)
     if own is None:
         return ()
-    common = os.path.realpath(os.path.join(own, read_text(os.path.join(own, "commondir")).strip() or "."))
+    common = common_of(own)
     if is_under(own, workspace) or not os.path.isfile(os.path.join(own, "HEAD")):
         return ()
     if own == common:
-        found = dict(_CONFIG_PATH.findall(read_text(os.path.join(own, "config"))))
-        back = os.path.join(own, found.get("worktree", "").strip() or ".")
+        settings = settings_of(read_text(os.path.join(own, "config")))
+        named = [one.value for one in settings if (one.section, one.key) == ("core", "worktree")]
+        back = os.path.join(own, named[-1] if named else ".")
     else:
         back = os.path.dirname(read_text(os.path.join(own, "gitdir")).strip())
         if not is_under(own, os.path.join(common, "worktrees")):

@@ -9,11 +9,14 @@ Laws:
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
+from maka.contracts.boundary import FileEntry
 from maka.tools.closed import seen_of, there
 from maka.tools.policy import PROTECTED_NAMES, Found, Ground, entries, is_under
-from maka.tools.walk import Walk
+from maka.tools.walk import Identity, Walk, identity_of
 
 SECRETS_AT_HOME = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".oci", ".password-store", ".vault-token", ".terraform.d"),
@@ -77,11 +80,15 @@ def survey(seen: Walk, ground: Ground) -> Found:
         git=seen.git,
         hidden=tuple(path for path in hidden if os.path.isdir(path)),
         hidden_files=tuple(path for path in hidden if not os.path.isdir(path)),
-        # What turned into a link isn't what was granted.
-        missing=tuple(
-            entry.path for entry in granted if not os.path.lexists(entry.path) or _real(entry.path) != entry.path
-        ),
+        missing=tuple(entry.path for entry in granted if not _is_as_granted(entry)),
     )
+
+
+def _is_as_granted(entry: FileEntry) -> bool:
+    """Say whether a granted path is there, is no link by now, and, where it was granted alone, no folder."""
+    if not os.path.lexists(entry.path) or _real(entry.path) != entry.path:
+        return False
+    return entry.scope == "subtree" or not os.path.isdir(entry.path)
 
 
 def _protected(seen: Walk, ground: Ground) -> list[str]:
@@ -89,17 +96,47 @@ def _protected(seen: Walk, ground: Ground) -> list[str]:
     paths: list[str] = [*seen.closed, *(path for path in ground.code if path not in seen.roots)]
     # Of the last worktree, this one, its own files stay writable.
     paths += [*seen.shared_names, *(os.path.join(repository, "worktrees") for repository in seen.git)]
-    for root, path, its in seen.places:
+    for _, path, its in seen.places:
         if path != its:
             paths.append(path)
-        if its is not None and is_under(its, root):
-            paths += seen.names[path]
+        paths += seen.names.get(path, ())
     return [real for path in paths if (real := _inside(path, seen.writable)) is not None]
 
 
 def _pinned(seen: Walk) -> list[str]:
     """Return the repositories' folders, which hold something protected and must stay where they are."""
     return [its for root, _, its in seen.places if its is not None and its != root and is_under(its, root)]
+
+
+class Standing(Struct, frozen=True):
+    """What stands under a protected name, and in which folder."""
+
+    its: Identity
+    above: Identity | None
+
+
+def standing(seen: Walk, ground: Ground) -> dict[str, Standing]:
+    """Return what is protected now, by its names and by its real paths."""
+    names = (path for _, path, _ in seen.places if os.path.basename(path) in PROTECTED_NAMES)
+    found: dict[str, Standing] = {}
+    for path in (*names, *_protected(seen, ground)):
+        if (its := identity_of(path)) is not None:
+            found[path] = Standing(its, identity_of(os.path.dirname(path)))
+    return found
+
+
+def come(before: Walk, was: Mapping[str, Standing], now: Mapping[str, Standing]) -> list[str]:
+    """Return what has come to be protected meanwhile.
+
+    What moved with its folder hasn't, nor has what stands in its old folder: there a sandbox holds the name, and only a
+    person can have put another file under it. Links are watched by their names.
+    """
+    known = {one.its for one in was.values() if not one.its.is_link}
+    return [
+        path
+        for path, one in now.items()
+        if one.its not in known and before.saw(path) and (path not in was or was[path].above != one.above)
+    ]
 
 
 def _between(path: str, roots: Sequence[str]) -> Iterator[str]:

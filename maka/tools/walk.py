@@ -2,7 +2,7 @@
 
 Laws:
 - It is bounded (SURVEY_FOLDERS_MAX folders of each root, SURVEY_DEPTH_MAX levels); what lies deeper keeps no protection
-  from commands. What wasn't looked at before is nobody's planting.
+  from commands. What was there and wasn't looked into is nobody's planting.
 - A folder of ours that is closed to us may hold anything, and a command can open it: it is named in `closed`.
 """
 
@@ -18,6 +18,7 @@ from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SU
 from maka.tools.closed import is_closed
 from maka.tools.policy import PROTECTED_NAMES, entries, is_under
 from maka.tools.repositories import (
+    common_of,
     git_names,
     is_bare,
     listed,
@@ -44,8 +45,7 @@ class Walk:
     def __init__(self, boundary: Boundary, folders_max: int | None = None) -> None:
         self.boundary = boundary
         self._folders_max = SURVEY_FOLDERS_MAX if folders_max is None else folders_max
-        self._folders: set[str] = set()
-        self._is_whole = True
+        self._beyond: set[str] = set()
         asks = boundary.profile is Profile.ASK
         granted = [entry.path for entry in entries(boundary) if entry.access == "write" and os.path.isdir(entry.path)]
         self.roots: tuple[str, ...] = (*([boundary.workspace] if asks else []), *granted)
@@ -53,9 +53,8 @@ class Walk:
         self.closed: list[str] = []
         """Folders of ours that can't be looked into."""
         self.places = [(root, path, _repository_at(path)) for root in self.roots for path in self._named(root)]
-        named = ((path, _identity(path)) for _, path, _ in self.places if os.path.basename(path) in PROTECTED_NAMES)
-        self._there = {path: identity for path, identity in named if identity is not None}
-        self._above = {path: _identity(os.path.dirname(path)) for path in self._there}
+        self.folders = {its: identity_of(its) for _, _, its in self.places if its is not None}
+        self._broken = {path: identity_of(path) for path, its in self.repositories.items() if its is None}
         self.modules = self._modules()
 
     @property
@@ -69,12 +68,16 @@ class Walk:
 
     @cached_property
     def names(self) -> dict[str, list[str]]:
-        """By which each repository that can be written decides what git runs."""
-        return {
-            path: git_names(its) + named_by_config(its, os.path.dirname(path))
-            for path, its in self.repositories.items()
-            if its is not None and any(is_under(its, root) for root in self.roots)
-        }
+        """By which what is outside of each repository's control decides what git runs in it, as far as it is named."""
+        found: dict[str, list[str]] = {}
+        for path, its in self.repositories.items():
+            if its is not None:
+                inside = any(is_under(its, root) for root in self.roots)
+                shared = [one for one in dict.fromkeys((its, common_of(its))) if inside]
+                own = [name for folder in shared for name in git_names(folder)]
+                worktree = os.path.dirname(path) if os.path.basename(path) == ".git" else path
+                found[path] = own + named_by_config(its, worktree)
+        return found
 
     @cached_property
     def shared_names(self) -> list[str]:
@@ -85,37 +88,28 @@ class Walk:
         """Walk again: further, since what was made meanwhile is to be seen behind all else that was made."""
         return Walk(self.boundary, SURVEY_AFTER_FOLDERS_MAX)
 
-    def planted(self, now: "Walk") -> list[str]:
-        """Return the protected names that have come meanwhile.
-
-        What moved with its folder hasn't, nor has what stands in its old folder: there a sandbox holds the name, and
-        only a person can have put another file under it. Links are watched by their names.
-        """
-        known = {identity for identity in self._there.values() if not identity.is_link}
-        return [
-            path
-            for path, identity in now._there.items()
-            if identity not in known
-            and self._saw(os.path.dirname(path))
-            and (path not in self._there or self._above[path] != now._above[path])
-        ]
-
     def new_repositories(self, now: "Walk") -> dict[str, str | None]:
-        """Return the repositories that have come meanwhile, as `repositories` does."""
-        before = self.repositories
+        """Return the repositories that have come meanwhile, as `repositories` does; those that were moved haven't."""
+        known, broken = set(self.folders.values()), set(self._broken.values())
         new = {
             path: its
             for path, its in now.repositories.items()
-            if (path not in before or before[path] != its)
-            and self._saw(os.path.dirname(path) if os.path.basename(path) == ".git" else path)
+            if (now.folders[its] not in known if its is not None else now._broken[path] not in broken)
+            and self.saw(path)
         }
-        seen = {*self.git, *before.values(), *new.values()} - {None}
+        seen = {*self.git, *self.folders, *new.values()} - {None}
         modules = set(now.modules) - set(self.modules)
         return {**new, **{path: path for path in modules if any(path.startswith(f"{its}/") for its in seen)}}
 
-    def _saw(self, folder: str) -> bool:
-        looked = self._is_whole or folder in self._folders
-        return looked and not any(is_under(folder, closed) for closed in self.closed)
+    def saw(self, path: str) -> bool:
+        """Say whether a path that wasn't there would have been missed: where nobody looked nothing is."""
+        if any(is_under(path, closed) for closed in self.closed):
+            return False
+        while path not in self._beyond:
+            if path in self.roots or path == "/":
+                return True
+            path = os.path.dirname(path)
+        return False
 
     @property
     def decisive(self) -> list[str]:
@@ -134,32 +128,28 @@ class Walk:
         return found
 
     def _named(self, root: str) -> Iterator[str]:
-        """Yield what has a protected name, and repositories' `.git`, the upper levels first; of its device alone."""
-        device = _device(root)
+        """Yield what has a protected name, and repositories' `.git`, the upper levels first."""
         level, count = [root], 0
         for _ in range(SURVEY_DEPTH_MAX):
             below: list[str] = []
             for folder in level:
                 count += 1
                 if count > self._folders_max:
-                    self._is_whole = False
-                    return
+                    self._beyond.add(folder)
+                    continue
                 if is_closed(folder):
                     self.closed.append(folder)
                     continue
-                self._folders.add(folder)
                 names = listed(folder)
                 if is_bare([name for name, _ in names]):
                     yield folder
                 for name, is_folder in names:
-                    path = os.path.join(folder, name)
                     if name in PROTECTED_NAMES or name == ".git":
-                        if _device(path) == device:
-                            yield path
+                        yield os.path.join(folder, name)
                     elif is_folder and name not in _PASSED_OVER:
-                        below.append(path)
+                        below.append(os.path.join(folder, name))
             level = below
-        self._is_whole = self._is_whole and not level
+        self._beyond.update(level)
 
 
 def _repository_at(path: str) -> str | None:
@@ -169,12 +159,8 @@ def _repository_at(path: str) -> str | None:
         return None
 
 
-def _device(path: str) -> int | None:
-    found = _identity(path)
-    return None if found is None else found.device
-
-
-def _identity(path: str) -> Identity | None:
+def identity_of(path: str) -> Identity | None:
+    """Return which thing stands under a name now, None where nothing does."""
     try:
         info = os.lstat(path)
     except OSError:

@@ -218,12 +218,14 @@ def test_the_filter_of_system_calls(machine: str, word: int, socket: int, pair: 
     # A pair of datagram sockets can be pointed at anyone's.
     assert [kind for kind in range(16) if allowed(pair, 1, kind | 0x80800)] == [1, 5]
     assert allowed(pair, 1, 2, unix=True)
-    limits = ARCHITECTURES[machine][4]
-    for number, place in limits.items():
-        others = (0, 7) if place else (7, 0)
-        assert allowed(number, 0, 0)
-        assert not allowed(number, *others)
-        assert allowed(number, *others, alone=True)
+    its = ARCHITECTURES[machine]
+    for number in its.limits:
+        assert allowed(number, 0) and not allowed(number, 7) and allowed(number, 7, alone=True)
+    for number, process in ((its.priority, 0), (its.io_priority, 1)):
+        assert [(kind, who) for kind in range(4) for who in (0, 7) if allowed(number, kind, who)] == [(process, 0)]
+        assert allowed(number, 2, 7, alone=True)
+    for number in its.shared:
+        assert not allowed(number) and allowed(number, alone=True)
 
 
 @pytest.mark.parametrize("name", ["landlock", "landlock-no-mounts"])

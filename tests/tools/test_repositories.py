@@ -257,3 +257,170 @@ def test_what_runs_as_maka_is_not_changed_by_its_own_tools(
     assert (code / "maka.py").read_text() == "mine\n"
     assert not (code / "x.pth").exists()
     assert bench.run("Bash", command="cat .venv/lib/maka.py").text == "mine\n"
+
+
+HOOK = "mkdir -p HOOKS; cp evil.sh HOOKS/pre-commit"
+
+
+def hooks(folder: Path, path: str, *config: str) -> None:
+    """Let a person have a hooks' folder, and name it in the configuration."""
+    (folder / path).mkdir(parents=True)
+    (folder / path / "pre-commit").write_text("#!/bin/sh\ntrue\n")
+    (folder / path / "pre-commit").chmod(0o755)
+    git(folder, *config)
+
+
+MOVED = {
+    "a repository": ("sub", "mv sub old; mkdir sub; git init -q sub; " + HOOK.replace("HOOKS", "sub/.git/hooks")),
+    "a hooks' folder": ("tools/hooks", "mv tools old; " + HOOK.replace("HOOKS", "tools/hooks")),
+    "an included file": ("conf/git.cfg", f"mv conf old; mkdir conf; {CONFIG} > conf/git.cfg"),
+    "a link's folder": ("conf/vs", "mv conf old; mkdir -p conf/vs; cp evil.sh conf/vs/tasks.json"),
+    "submodules": ("", f"mv .git/modules m; cp -r m .git/modules; {CONFIG} > .git/modules/sub/config"),
+    "worktrees": (
+        "",
+        "mv .git/worktrees w; cp -r w .git/worktrees; mkdir c; cp -r .git/objects .git/refs .git/HEAD c; "
+        f"{CONFIG} > c/config; echo ../../../c > .git/worktrees/tree/commondir",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MOVED)
+def test_nothing_comes_in_place_of_what_was_moved_away(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, person: Person, what: str
+) -> None:
+    """A folder above it can be moved, and another one made under its name."""
+    bench = tools(processes, sandbox, repository(workspace))
+    place, command = MOVED[what]
+    if what == "a repository":
+        repository(workspace / "sub")
+    elif what == "a hooks' folder":
+        hooks(workspace, place, "config", "core.hooksPath", place)
+    elif what == "an included file":
+        (workspace / "conf").mkdir()
+        (workspace / place).write_text("[core]\n\tautocrlf = false\n")
+        git(workspace, "config", "include.path", f"../{place}")
+    elif what == "a link's folder":
+        (workspace / place).mkdir(parents=True)
+        (workspace / ".vscode").symlink_to(place)
+    elif what == "submodules":
+        (workspace / "lib").mkdir()
+        subprocess.run(["bash", "-c", SUBMODULE], cwd=workspace, env=QUIET, check=True)
+    else:
+        git(workspace, "worktree", "add", "-q", "tree")
+    plant(bench, person, command)
+    assert person.runs_nothing(workspace)
+    assert not (workspace / ".vscode" / "tasks.json").exists()
+    subprocess.run(["git", "-C", "tree", "status"], cwd=workspace, env=QUIET, check=False, capture_output=True)
+    assert person.runs_nothing(workspace)
+
+
+SETTINGS = {
+    "plain": "[core]\n\thooksPath = .githooks\n",
+    "one line": "[core] hooksPath = .githooks\n",
+    "a remark": "[core]\n\thooksPath = .githooks # ours\n",
+    "continued": "[core]\n\thooksPath = .git\\\nhooks\n",
+    "quoted within": '[core]\n\thooksPath = .git"hooks"\n',
+    "included": "[include]\n\tpath = ../shared.cfg\n",
+    "on a condition": '[includeIf "gitdir:**"]\n\tpath = ../shared.cfg\n',
+    "capitals": "[CORE]\nHOOKSPATH=.githooks\n",
+}
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+def test_a_hooks_folder_is_found_as_git_finds_it(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, person: Person, how: str
+) -> None:
+    hooks(repository(workspace), ".githooks", "status")
+    (workspace / "shared.cfg").write_text(SETTINGS["plain"])
+    with open(workspace / ".git" / "config", "a") as config:
+        config.write(SETTINGS[how])
+    assert b".githooks" in subprocess.check_output(["git", "config", "--includes", "core.hooksPath"], cwd=workspace)
+    bench = tools(processes, sandbox, workspace)
+    plant(bench, person, "cp evil.sh .githooks/pre-commit")
+    assert bench.run("Write", path=".githooks/pre-push", content="x").outcome is Outcome.REFUSED
+    if "shared" in SETTINGS[how]:
+        assert bench.run("Write", path="shared.cfg", content="x").outcome is Outcome.REFUSED
+    assert person.runs_nothing(workspace)
+
+
+@pytest.mark.parametrize("where", ["outside", "inside", "its own settings"])
+def test_the_hooks_folder_of_a_linked_worktree(
+    processes: AsyncProcesses, sandbox: Sandbox, tmp_path: Path, person: Person, where: str
+) -> None:
+    """The main repository's settings name it, and it lies in each worktree."""
+    main = repository(tmp_path / "main")
+    tree = (main if where == "inside" else tmp_path) / "tree"
+    git(main, "worktree", "add", "-q", str(tree))
+    if where == "its own settings":
+        git(main, "config", "extensions.worktreeConfig", "true")
+        hooks(tree, ".husky", "config", "--worktree", "core.hooksPath", ".husky")
+    else:
+        hooks(tree, ".husky", "config", "core.hooksPath", ".husky")
+    bench = tools(processes, sandbox, main if where == "inside" else tree)
+    plant(bench, person, f"cp evil.sh {'tree/' if where == 'inside' else ''}.husky/pre-commit")
+    path = str(tree / ".husky" / "pre-push")
+    assert bench.run("Write", path=path, content="x").outcome is Outcome.REFUSED
+    assert person.runs_nothing(tree)
+
+
+def test_deep_folders_hide_no_planting(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, person: Person
+) -> None:
+    bench = tools(processes, sandbox, repository(workspace))
+    bench.run("Bash", command="mkdir -p a/b/c/d/e/f/g/h/i/j/k/l/m/n")
+    plant(bench, person, f"git init -q sub; {HOOK.replace('HOOKS', 'sub/.git/hooks')}; cp evil.sh sub/AGENTS.md")
+    assert person.runs_nothing(workspace)
+    assert not (workspace / "sub" / "AGENTS.md").exists()
+
+
+def test_a_repository_in_two_parts(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, person: Person
+) -> None:
+    bench = tools(processes, sandbox, workspace)
+    parts = (
+        "git init -q t; mkdir sub c; mv t/.git/objects t/.git/refs c; mv t/.git/HEAD sub; echo ../c > sub/commondir; "
+    )
+    plant(bench, person, f"{parts}{CONFIG} > c/config; echo '\tworktree = '$PWD/sub >> c/config")
+    assert person.runs_nothing(workspace)
+
+
+def test_file_tools_make_no_repository(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, person: Person
+) -> None:
+    bench = tools(processes, sandbox, workspace)
+    config = f"[core]\nbare = false\nworktree = {workspace}/sub\nfsmonitor = 'touch {person.mark};true'\n"
+    files = {"config": config, "objects/keep": "", "refs/keep": "", "HEAD": "ref: refs/heads/main\n"}
+    results = [bench.run("Write", path=f"sub/{name}", content=text) for name, text in files.items()]
+    assert [result.outcome for result in results] == [Outcome.OK] * 3 + [Outcome.REFUSED]
+    assert bench.run("Write", path="HEAD", content="no repository's").outcome is Outcome.OK
+    assert person.runs_nothing(workspace)
+
+
+def test_a_submodule_s_worktree_is_not_elsewhere(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, tmp_path: Path, person: Person
+) -> None:
+    """Or the next checkout there would write to it."""
+    (home := tmp_path.resolve() / "home").mkdir()
+    bench = tools(processes, sandbox, repository(workspace))
+    away = f"git config -f .git/modules/sub/config core.worktree {home}"
+    bench.run("Bash", command=f"{SUBMODULE}; echo x > sub/x; git -C sub add x; {COMMIT} -C sub commit -qm x; {away}")
+    subprocess.run(["git", "-C", "sub", "checkout", "-f", "."], cwd=workspace, env=QUIET, check=False)
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
+def test_ordinary_clones_stay(processes: AsyncProcesses, sandbox: Sandbox, workspace: Path) -> None:
+    repository(workspace)
+    bench = tools(processes, sandbox, workspace)
+    assert bench.run("Bash", command=SUBMODULE).outcome is Outcome.OK
+    bench.run("Bash", command=f"{COMMIT} commit -qam sub")
+    for name, command in {
+        "sha256": "git init -q --object-format=sha256",
+        "sparse": "git clone -q --sparse .",
+        "mirror": "git clone -q --mirror .",
+        "bare": "git clone -q --bare .",
+        "whole": "git -c protocol.file.allow=always clone -q --recurse-submodules .",
+    }.items():
+        result = bench.run("Bash", command=f"{command} {name}")
+        assert result.outcome is Outcome.OK, (name, result.text)
+    assert bench.run("Bash", command="mv whole moved && git -C moved status").outcome is Outcome.OK

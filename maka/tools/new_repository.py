@@ -1,0 +1,70 @@
+"""A repository that a command made: would git run anything for it?
+
+Law: it is harmless if it holds no hook, no pointer to settings elsewhere, and a configuration of plain values alone.
+"""
+
+import os
+import stat
+from collections.abc import Collection
+
+from maka.tools.closed import is_closed
+from maka.tools.git_config import is_plain, settings_of
+from maka.tools.policy import is_under
+
+_CONFIG_BYTES_MAX = 64 << 10
+_WORKTREE = frozenset({("core", "worktree")})
+
+
+def is_harmless(repository: str, known: Collection[str] = (), roots: Collection[str] = ()) -> bool:
+    """Say whether a new repository may stay. Raises OSError where it changes meanwhile.
+
+    One inside of a `known` repository may point to that, as a linked worktree does, and name its own worktree, as a
+    submodule does, where that lies in one of the `roots`.
+    """
+    try:
+        return not is_closed(repository) and _holds_nothing_that_runs(repository, known, roots)
+    except PermissionError:  # nobody can say as long as it is closed to us
+        return False
+
+
+def _holds_nothing_that_runs(repository: str, known: Collection[str], roots: Collection[str]) -> bool:
+    if not stat.S_ISDIR(os.lstat(repository).st_mode):
+        return False
+    inner = any(repository.startswith(f"{folder}/") for folder in known)
+    pointer = os.path.join(repository, "commondir")
+    if os.path.lexists(pointer) and not (inner and _pointed(pointer) in known):
+        return False
+    hooks = os.path.join(repository, "hooks")
+    if os.path.islink(hooks) or (
+        os.path.isdir(hooks) and any(not name.endswith(".sample") for name in os.listdir(hooks))
+    ):
+        return False
+    return all(_is_plain_file(os.path.join(repository, name), inner, roots) for name in ("config", "config.worktree"))
+
+
+def _is_plain_file(config: str, inner: bool, roots: Collection[str]) -> bool:
+    if not os.path.lexists(config):
+        return True
+    text = _text(config)
+    if text is None or not is_plain(text, but=_WORKTREE if inner else frozenset()):
+        return False
+    worktrees = (one.value for one in settings_of(text) if (one.section, one.key) == ("core", "worktree"))
+    folders = (os.path.realpath(os.path.join(os.path.dirname(config), value)) for value in worktrees)
+    return all(any(is_under(folder, root) for root in roots) for folder in folders)
+
+
+def _pointed(pointer: str) -> str | None:
+    text = _text(pointer)
+    if text is None or "\0" in text:
+        return None
+    # No other sign is cut off: to git a blank at the end is a part of the name.
+    return os.path.realpath(os.path.join(os.path.dirname(pointer), text.rstrip("\r\n")))
+
+
+def _text(path: str) -> str | None:
+    """Return the text of a small regular file."""
+    info = os.lstat(path)
+    if not stat.S_ISREG(info.st_mode) or info.st_size > _CONFIG_BYTES_MAX:
+        return None
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return file.read()
