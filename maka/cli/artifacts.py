@@ -73,7 +73,7 @@ def _write_list(found: "list[Artifact]") -> None:
             str(at),
             artifact.kind,
             "-" if artifact.size_bytes is None else f"{artifact.size_bytes:,}",
-            artifact.tool or "-",
+            brief(artifact.tool or "-", 40),
             short_id(artifact.run_id),
             moment(artifact.ts),
             brief(artifact.name, 100),

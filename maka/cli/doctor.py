@@ -126,6 +126,7 @@ def _profile(config: "Config", name: str | None, model: str | None, base_url: st
     from maka.app import open_provider
     from maka.cli.profiles import choose_profile
     from maka.cli.provider_check import Check, Verdict, check_provider
+    from maka.cli.revealed import revealed
     from maka.config import with_profile
 
     try:
@@ -134,7 +135,7 @@ def _profile(config: "Config", name: str | None, model: str | None, base_url: st
             found = check_provider(provider)
     except RefusedError as error:
         return [Check(name="model profile", verdict=Verdict.FAILED, detail=error.refusal.message)]
-    return [_ok("model profile", f"{profile.name}: {profile.model} at {profile.base_url}"), *found]
+    return [_ok("model profile", f"{profile.name}: {revealed(profile.model)} at {profile.base_url}"), *found]
 
 
 def _ok(name: str, detail: str) -> "Check":

@@ -99,10 +99,3 @@ def is_interactive() -> bool:
     with suppress(OSError, ValueError, AttributeError):
         return all(stream.isatty() for stream in streams)
     return False
-
-
-def say(text: str) -> None:
-    """Show a piece of a prompt on stderr, at once."""
-    with suppress(OSError, ValueError):
-        sys.stderr.buffer.write(text.encode(sys.stderr.encoding or "utf-8", errors="replace"))
-        sys.stderr.flush()

@@ -148,7 +148,7 @@ def test_a_wider_boundary_is_shown_whole_and_granted_as_shown(
     screen = opened("run", "go")
     shown = screen.until("allow? ")
     assert "│ write everything below /srv/\\u202ecache\n" in shown
-    assert "│ because: to cache\n  │   [a] allow\n" in shown, "a text can't pass for a line of ours"
+    assert "│ because: to cache⏎  [a] allow\n" in shown, "a text can't pass for a line of ours"
     assert "\u202e" not in shown
     screen.until("[d] deny")
     screen.until(": ")
