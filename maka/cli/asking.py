@@ -14,7 +14,7 @@ from maka.contracts.actions import Question
 from maka.contracts.boundary import Expansion
 from maka.contracts.session_events import SandboxBoundaryDecisionAck, SandboxBoundaryRequest, UserQuestionAsked
 from projections.boundary import expansion_words
-from projections.inbox import PendingWait
+from projections.inbox import Closed, PendingWait
 from projections.turn_view import Asking
 
 WHY_CHARS_MAX = 4_000
@@ -88,6 +88,15 @@ def outcome_line(asking: Asking) -> str | None:
     if asking.decision is not None:
         return decided(asking.decision, asking.scope, asking.client)
     return f"✗ no longer asked: {revealed(asking.closed or 'closed')}"
+
+
+def closed_words(closed: Closed) -> str:
+    """Say what became of a request that no longer waits."""
+    if closed.answers is not None:
+        return answers_line(closed.answers, closed.client)
+    if closed.decision is not None:
+        return decided(closed.decision, closed.scope, closed.client)
+    return f"closed: {revealed(closed.reason or '')}"
 
 
 def by(client: str | None) -> str:
