@@ -96,6 +96,7 @@ def _refusal(refusal: Refusal) -> Failure:
         RefusalCode.SESSION_DAMAGED: ExitCode.DAMAGE,
         RefusalCode.INTERNAL: ExitCode.FAILED,
         RefusalCode.WAIT_CLOSED: ExitCode.FAILED,
+        RefusalCode.NEEDS_ANSWER: ExitCode.NEEDS_ANSWER,
     }
     usual = ExitCode.TRY_AGAIN if refusal.code in _TRY_AGAIN else ExitCode.NOT_READY
     return Failure(code=refusal.code, message=refusal.message, exit=exits.get(refusal.code, usual))

@@ -33,6 +33,7 @@ class RefusalCode(StrEnum):
     SESSION_DAMAGED = "session_damaged"
     QUEUE_FULL = "queue_full"
     SESSION_BUSY = "session_busy"
+    NEEDS_ANSWER = "needs_answer"
     NOT_READY = "not_ready"
     SHUTTING_DOWN = "shutting_down"
     NOT_RUNNING = "not_running"
@@ -138,6 +139,7 @@ class ExitCode(IntEnum):
 
 
 _LIMITS = {
+    FailureClass.CONTEXT_OVERFLOW,
     FailureClass.TOOL_STEP_CAP_REACHED,
     FailureClass.DEADLINE,
     FailureClass.BUDGET,

@@ -28,6 +28,7 @@ from maka.contracts.errors import (
         (RefusedError(Refusal(code=RefusalCode.SESSION_DAMAGED, message="m")), "session_damaged", ExitCode.DAMAGE),
         (RefusedError(Refusal(code=RefusalCode.LEDGER_FULL, message="m")), "ledger_full", ExitCode.TRY_AGAIN),
         (RefusedError(Refusal(code=RefusalCode.INTERNAL, message="m")), "internal", ExitCode.FAILED),
+        (RefusedError(Refusal(code=RefusalCode.NEEDS_ANSWER, message="m")), "needs_answer", ExitCode.NEEDS_ANSWER),
         (OutcomeUnknownError("c-1"), "outcome_unknown", ExitCode.TRY_AGAIN),
         (StoreHeldError("held by process 7"), "store_held", ExitCode.NOT_READY),
         (StoreOpenError("not ours"), "store", ExitCode.NOT_READY),
