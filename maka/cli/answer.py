@@ -9,6 +9,7 @@ import click
 from msgspec import Struct
 
 from maka.cli.failure import EXIT_CODES
+from maka.cli.options import FILLED
 from maka.cli.run import on_ask_option
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
@@ -56,9 +57,17 @@ class InOrder(click.Command):
 def model_options(function: F) -> F:
     """Add the options that say where a run's model is now."""
     for option in (
-        click.option("--base-url", metavar="U", help="The server's URL, in place of the profile's."),
-        click.option("--model", metavar="M", help="The model's name, in place of the one that the run had."),
-        click.option("-m", "--profile", metavar="PROFILE", help="Go on with this profile, in place of the run's own."),
+        click.option("--base-url", type=FILLED, metavar="U", help="The server's URL, in place of the profile's."),
+        click.option(
+            "--model", type=FILLED, metavar="M", help="The model's name, in place of the one that the run had."
+        ),
+        click.option(
+            "-m",
+            "--profile",
+            type=FILLED,
+            metavar="PROFILE",
+            help="Go on with this profile, in place of the run's own.",
+        ),
     ):
         function = option(function)
     return function
@@ -72,7 +81,7 @@ def model_options(function: F) -> F:
 @click.option("--text", multiple=True, metavar="WORDS", help="Words of your own; none leave a question open.")
 @model_options
 @click.option("--json", "as_json", is_flag=True, help="One event per line; the last line is the run's record.")
-@click.option("-o", "--output", metavar="FILE", help="Write the final text to a file, too.")
+@click.option("-o", "--output", type=FILLED, metavar="FILE", help="Write the final text to a file, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the final text only.")
 @on_ask_option
 @click.pass_context

@@ -6,6 +6,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from maka.cli.options import FILLED
 from maka.contracts.commands import CommandChanges
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class ChangesShown(Struct, frozen=True, kw_only=True, rename="camel"):
 
 @click.command()
 @click.argument("name", metavar="S|RUN")
-@click.option("--file", "files", multiple=True, metavar="P", help="This file only; may be given again.")
+@click.option("--file", "files", multiple=True, type=FILLED, metavar="P", help="This file only; may be given again.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
     """Show what the agent changed, as a unified diff.

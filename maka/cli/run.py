@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from maka.cli.failure import EXIT_CODES
 from maka.cli.grants import boundary_options
+from maka.cli.options import FILLED
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
@@ -69,16 +70,16 @@ def on_ask_option(function: F) -> F:
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("prompt", required=False, metavar="[PROMPT|-]")
-@click.option("--cwd", metavar="DIR", help="The folder to work in (that of the shell).")
-@click.option("-s", "--session", metavar="S", help="Go on with this session.")
+@click.option("--cwd", type=FILLED, metavar="DIR", help="The folder to work in (that of the shell).")
+@click.option("-s", "--session", type=FILLED, metavar="S", help="Go on with this session.")
 @click.option("-c", "--continue", "continue_newest", is_flag=True, help="Go on with the folder's newest idle session.")
-@click.option("-m", "--profile", metavar="PROFILE", help="A model profile; maka models lists them.")
-@click.option("--model", metavar="M", help="The model's name, in place of the profile's.")
-@click.option("--base-url", metavar="U", help="The server's URL, in place of the profile's.")
+@click.option("-m", "--profile", type=FILLED, metavar="PROFILE", help="A model profile; maka models lists them.")
+@click.option("--model", type=FILLED, metavar="M", help="The model's name, in place of the profile's.")
+@click.option("--base-url", type=FILLED, metavar="U", help="The server's URL, in place of the profile's.")
 @click.option("--max-steps", type=click.IntRange(min=1), metavar="N", help="End the run after N model steps.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds.")
 @click.option("--json", "as_json", is_flag=True, help="One event per line; the last line is the run's record.")
-@click.option("-o", "--output", metavar="FILE", help="Write the final text to a file, too.")
+@click.option("-o", "--output", type=FILLED, metavar="FILE", help="Write the final text to a file, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the final text only.")
 @boundary_options
 @on_ask_option
