@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from maka.cli.options import FILLED
+from maka.cli.options import FILLED, WholeNumber
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", metavar="S|RUN")
-@click.argument("number", metavar="[N]", type=click.IntRange(min=1), required=False)
+@click.argument("number", metavar="[N]", type=WholeNumber(min=1), required=False)
 @click.option("-o", "--output", type=FILLED, metavar="FILE", help="Write it to a file instead.")
 @click.option("--json", "as_json", is_flag=True, help="One artifact per line.")
 def artifacts(name: str, number: int | None, output: str | None, as_json: bool) -> None:

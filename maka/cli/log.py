@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from maka.cli.options import WholeNumber
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", metavar="S|RUN")
-@click.option(
-    "--at", "position", type=click.IntRange(min=1), metavar="N", help="The state as of the fact at position N."
-)
+@click.option("--at", "position", type=WholeNumber(min=1), metavar="N", help="The state as of the fact at position N.")
 @click.option("--json", "as_json", is_flag=True, help="One fact per line.")
 def log(name: str, position: int | None, as_json: bool) -> None:
     """List the facts of a session or a run.

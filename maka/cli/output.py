@@ -142,13 +142,28 @@ def _closing() -> Generator[None]:
         raise OutputClosedError from None
 
 
+class _Stderr:
+    """Whether the line that stderr stands in holds a prompt of ours."""
+
+    prompting = False
+
+
 def note(text: str) -> None:
-    """Write a line about what happens to stderr; nobody reading it is no reason to stop."""
+    """Write a line about what happens to stderr; one of its own, also beside a prompt."""
+    end_prompt()
     say(text + "\n")
+
+
+def end_prompt(*, typed: bool = False) -> None:
+    """End the line of a prompt, if one is open; `typed` says that the person's own line break did."""
+    if _Stderr.prompting and not typed:
+        say("\n")
+    _Stderr.prompting = False
 
 
 def say(text: str) -> None:
     """Write a piece of a prompt or a line to stderr, at once; nobody reading it is no reason to stop."""
+    _Stderr.prompting = not text.endswith("\n")
     try:
         sys.stderr.buffer.write(harmless(text).encode(sys.stderr.encoding or "utf-8", errors="replace"))
         sys.stderr.flush()

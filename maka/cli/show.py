@@ -103,7 +103,8 @@ class Page:
                     mark, style = _SAID.get(item.who, ("", ""))
                     self._line(mark + item.text + (" (interrupted)" if item.interrupted else ""), style)
                 case Noted():
-                    self._line(f"  notice: {item.note}", "yellow")
+                    if words.is_told(item.note):
+                        self._line(f"  notice: {revealed(str(item.data.get('text', item.note)))}", "yellow")
                 case Asking():
                     self._asking(item)
                 case _:
@@ -180,6 +181,8 @@ class Page:
             self._line(words.INTERRUPTED, "yellow")
         if turn.error:
             self._line(turn.error, "red")
+        if todo := words.what_to_do(turn.failure_class, turn.abort_source):
+            self._line(todo, "yellow")
         if turn.status == "completed" and (remark := words.cut_answer(turn.stop_reason)):
             self._line(remark, "yellow")
         if turn.files_changed:

@@ -242,11 +242,13 @@ class Timeline:
             case MessageWaiting():
                 if event.queued:
                     self._line(f"  {words.counted(event.queued, 'message')} in the queue", "dim")
-            case Notice():
+            case Notice() if words.is_told(event.note):
                 self._line(f"  {revealed(event.text)}", "yellow")
             case ErrorEvent():
                 # Told at the end, with what to do about it.
                 self._error = event.message
+            case _:
+                pass
 
     def _path(self, path: str) -> str:
         return brief(relative_path(path, self._cwd), LINE_CHARS_MAX)

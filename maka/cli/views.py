@@ -53,7 +53,7 @@ class FinalTextView:
                 self._error = event.message
             case ProviderRetry() if event.phase == "scheduled":
                 self._say(words.retry(event))
-            case Notice():
+            case Notice() if words.is_told(event.note):
                 self._say(brief(event.text, 500))
             case ToolResultEvent():
                 for text in words.aside_lines(event.result):

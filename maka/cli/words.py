@@ -99,6 +99,11 @@ def cut_answer(stop_reason: str | None) -> str:
     return "The answer was cut at the model's token limit: raise max_output_tokens." * (stop_reason == "max_tokens")
 
 
+def is_told(note: str) -> bool:
+    """Say whether a notice is worth a line: what ended a run is told by its ending."""
+    return note != "step_limit"
+
+
 def ending(ended: RunEnded, tools: int | None = None) -> str:
     """Return the line that sums a run up."""
     parts = [duration(ended.duration_ms), counted(ended.steps, "step")]
@@ -120,11 +125,17 @@ def advice(failure_class: str | None) -> str:
     return known.get(failure_class or "", "")
 
 
+def what_to_do(failure_class: str | None, abort_source: str | None) -> str:
+    """Return what to do after a run that didn't complete, as a sentence, "" where nothing is known."""
+    todo = _ASKED if abort_source == CLI_ON_ASK else advice(failure_class)
+    return f"{todo[:1].upper()}{todo[1:]}." if todo else ""
+
+
 def failure_line(ended: RunEnded, message: str | None) -> str:
     """Return the one line that says why a run didn't complete and what to do."""
     text = f"The run {verdict(ended.status, ended.failure_class, ended.abort_source)}"
-    todo = _ASKED if ended.abort_source == CLI_ON_ASK else advice(ended.failure_class)
-    parts = [text if not message else f"{text}: {one_line(message, 500)}", todo[:1].upper() + todo[1:]]
+    todo = what_to_do(ended.failure_class, ended.abort_source)
+    parts = [text if not message else f"{text}: {one_line(message, 500)}", todo]
     return ". ".join(part.rstrip(".") for part in parts if part) + "."
 
 

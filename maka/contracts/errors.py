@@ -1,7 +1,8 @@
 """Refusals, failure classes and exit codes: the words in which Maka says no.
 
 A caller's mistake is a `Refusal` (a reply, never an exception), a failure of the outside world is an event with a
-`FailureClass`, a bug is an AssertionError. Every message says what to do.
+`FailureClass`, a bug is an AssertionError. A refusal's message says what to do; of a failure it says what happened, and
+whoever shows it knows by the class what to do.
 """
 
 from enum import IntEnum, StrEnum

@@ -228,8 +228,9 @@ def test_ctrl_c_at_the_question_stops_the_run(machine: Machine, serve: Serve, op
     screen.until("answer?")
     screen.until(": ")
     screen.type(b"\x03")
-    screen.until("Stopping")
+    assert screen.until("Stopping").endswith("\n"), "what is said stands on a line of its own"
     assert screen.end() == 130
+    assert "leaves at once)\n\n" not in screen.shown
     assert waits(machine) == 0
     assert machine.maka("verify").code == 0
 

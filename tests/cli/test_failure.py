@@ -53,6 +53,14 @@ def test_every_error_has_one_line_a_word_and_a_code(error: Exception, code: str,
     }
 
 
+def test_a_message_is_a_sentence_and_names_the_remedy_once() -> None:
+    assert describe(StoreOpenError("not ours")).message == "not ours."
+    assert describe(StoreOpenError("write it like http://h/v1")).message == "write it like http://h/v1"
+    known = describe(LedgerDamagedError("position 3: bad: run `maka verify`"))
+    assert known.message == "position 3: bad: run `maka verify`."
+    assert describe(FoldError("bad")).message == "bad. See maka verify."
+
+
 def test_help_lists_every_exit_code_with_its_word() -> None:
     listed = {tuple(line.split()[:2]) for line in EXIT_CODES.splitlines() if line[:1] == " "}
     assert listed == {(str(int(code)), word(code)) for code in ExitCode}

@@ -272,6 +272,17 @@ def test_a_call_that_asks_the_person_is_named_and_its_request_follows(
     assert shown(capsys, start(name=name, questions="[]")) == f"● {name}\n"
 
 
+def test_what_ended_a_run_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    timeline = Timeline(cwd="/project", width=200)
+    limit = "the step limit of 2 was reached with tools still wanted"
+    timeline.event(Notice(session_id=S, note="step_limit", text="The step limit was reached."))
+    timeline.event(ErrorEvent(session_id=S, code="tool_step_cap_reached", message=limit))
+    timeline.ended(msgspec.structs.replace(ENDED, failure_class="tool_step_cap_reached"))
+    text = capsys.readouterr().out
+    assert text.count("step limit") == 1
+    assert f"{limit}. Go on with --continue, or raise --max-steps." in text
+
+
 def test_an_answer_that_was_cut_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     cut = msgspec.structs.replace(ENDED, status="completed", failure_class=None, stop_reason="max_tokens")
     Timeline(cwd="/project", width=100).ended(cut)
