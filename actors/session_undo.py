@@ -90,7 +90,9 @@ def check(command: Undo, header: Header, *, busy: bool) -> Refusal | None:
         )
         return Refusal(code=RefusalCode.NEEDS_ANSWER, message=words)
     if busy:
-        words = f"session #{header.number} is at work, or has a message in its queue: undo when that has ended"
+        words = (
+            f"session #{header.number} is at work, or has a message in its queue: let that end, or stop it; then undo"
+        )
         return Refusal(code=RefusalCode.SESSION_BUSY, message=words)
     return None
 
