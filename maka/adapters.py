@@ -16,7 +16,7 @@ import projections
 from actors.base import Log
 from actors.troupe import Troupe
 from actors.wiring import Ports
-from maka.config import Config, read_key
+from maka.config import Config, key_words, read_key
 from maka.contracts.boundary import Expansion
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.model_ports import ModelProfile, Provider
@@ -151,7 +151,16 @@ def normaliser(config: Config) -> Callable[[Expansion, str], Expansion]:
 def untouchable(config: Config) -> Ground:
     """Return what no session touches unasked on this machine."""
     packages = (str(Path(__file__).parent), actors.__path__[0], projections.__path__[0])
-    return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""), (sys.prefix, *packages))
+    code = (sys.prefix, sys.base_prefix, *packages, *_key_programs(config))
+    return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""), code)
+
+
+def _key_programs(config: Config) -> list[str]:
+    """Return every existing file that a profile's `key_cmd` names: it runs outside of every sandbox."""
+    commands = (profile.key_cmd for profile in config.profiles.values() if profile.key_cmd is not None)
+    words = [word for command in commands for word in key_words(command)]
+    found = (which(word) or str(Path(word).expanduser()) for word in words)
+    return [path for path in found if os.path.isabs(path) and os.path.isfile(path)]
 
 
 def own_files(config: Config) -> tuple[str, ...]:

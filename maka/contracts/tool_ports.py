@@ -244,6 +244,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
     `hidden` folders and `hidden_files` aren't even readable: secrets, and the state root. Of two paths that hold one
     another the inner one decides. `pinned` folders are writable, but can't be moved away: they hold protected ones.
+    `mounts` are where other file systems begin inside of what is writable.
     """
 
     cwd: str
@@ -253,6 +254,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     pinned: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     hidden_files: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
     network: bool = False
 
 

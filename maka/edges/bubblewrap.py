@@ -110,17 +110,21 @@ def _check(policy: SandboxPolicy) -> str:
     It starts no program, and compares where in its file system each mount begins with where its folder's does.
     """
     bases = sorted(policy.writable, key=len)
+    others = sorted(policy.mounts, key=len, reverse=True)
     known: dict[str, str] = {}
     tests: list[str] = []
     binds = (*policy.readable, *policy.pinned, *policy.protected, *policy.writable)
     for bound, paths in ((True, binds), (False, (*policy.hidden, *policy.hidden_files))):
         for path in paths:
-            base = next((base for base in bases if path.startswith(base.rstrip("/") + "/")), None)
+            inner = next((mount for mount in others if path.startswith(f"{mount}/")), None)
+            base = inner or next((base for base in bases if path.startswith(base.rstrip("/") + "/")), None)
             if base is None:
                 continue
             is_, its = (known.setdefault(one, f"m{len(known)}") for one in (path, base))
             below = quote(_as_kernel(path[len(base.rstrip("/")) :]))
-            right = f'[ "${is_}" = "${{{its}%/}}"{below} ]' if bound else f'[ "${is_}" ]'
+            # Where another file system begins the kernel tells no place within the outer one.
+            is_told = bound and path not in policy.mounts
+            right = f'[ "${is_}" = "${{{its}%/}}"{below} ]' if is_told else f'[ "${is_}" ]'
             tests.append(f"{right} || fail {quote(path)}")
     if not tests:
         return ""

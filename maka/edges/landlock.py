@@ -42,7 +42,7 @@ class Landlock:
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Return how the shim is started; pure."""
-        words = json.dumps({"abi": self._abi, "mounts": self._mounts, **asdict(policy)})
+        words = json.dumps({"abi": self._abi, "may_mount": self._mounts, **asdict(policy)})
         shim = (self._python, "-I", "-S", "-c", self._shim, input_word(0), input_word(1))
         filter_ = call_filter(self._machine, network=policy.network)
         return Launch(argv=(*shim, *argv), inputs=(words.encode(), filter_))
