@@ -6,6 +6,7 @@ for it. Laws:
 - Whatever fails before the command, the command doesn't run: exit code 126 and a line that says why.
 - Where the kernel allows a mount namespace, protected paths are mounted read-only. Else a folder that holds one is
   closed for names that come or go, since Landlock knows no exception below a folder that it allows.
+- Where only what was named may be read, nothing else can be listed either.
 - This process stays as the parent: it collects what the command leaves behind, and ends it.
 """
 
@@ -241,7 +242,7 @@ def _exactly(path: str) -> int:
 def _special(policy: dict[str, Any], own: list[str], mounted: bool) -> dict[str, int]:
     """Return the rights of each path that has others than its surroundings; the stricter word of two is the last."""
     ways: tuple[tuple[list[str], int], ...] = (
-        (policy["readable"], _READS),
+        ([*map(os.path.realpath, policy["programs"]), *policy["readable"]], _READS),
         ([*policy["writable"], *own], _READS | _WRITES),
         ([] if mounted else policy["protected"], _READS),
         ([*policy["hidden"], *policy["hidden_files"]], 0),
@@ -256,7 +257,9 @@ def _restrict(kernel: Kernel, policy: dict[str, Any], special: dict[str, int]) -
     values = [handled, 0 if policy["network"] else 3, 3][: len(_ATTRIBUTES.get(abi, _ATTRIBUTES_NOW))]
     attributes = struct.pack(_ATTRIBUTES.get(abi, _ATTRIBUTES_NOW), *values)
     ruleset = kernel.call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
-    rules = [*rules_of("/", _READS, special), ("/", _READ_DIR)]
+    only = policy["reads_only"]
+    listed = [path for path, rights in special.items() if rights] if only else ["/"]
+    rules = [*rules_of("/", special.get("/", 0) if only else _READS, special), *((path, _READ_DIR) for path in listed)]
     rules += [(f"/dev/{name}", _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV) for name in _DEVICES]
     for path, rights in rules:
         _add_rule(kernel, ruleset, path, rights & handled)
