@@ -32,6 +32,7 @@ from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import find_sandbox
 from maka.edges.secrets import Secrets
 from maka.edges.timers import ThreadTimers
+from maka.given import refused
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.tools.background import BackgroundTable
@@ -143,7 +144,7 @@ def normaliser(config: Config) -> Callable[[Expansion, str], Expansion]:
         try:
             return normalise(grants, workspace, ground)
         except (ExpansionError, OSError) as error:
-            raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=str(error))) from None
+            raise refused(str(error)) from None
 
     return real
 
