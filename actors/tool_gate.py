@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from actors import too_long
 from maka.contracts.codec import canonical_json, hash_hex
 from maka.contracts.content import FunctionCall
 from maka.contracts.events import RuntimeEvent
@@ -117,6 +118,8 @@ def _verdict(
         return Refuse(
             text=f"not run: {alone} must be the only call of its step. Call {name} again in a step of its own"
         )
+    if call.malformed is not None and (why := too_long.refusal(name, call.malformed)) is not None:
+        return Refuse(text=why)
     if call.cut:
         return Refuse(
             text=f"not run: the arguments of {name} were cut off by the output limit. Do it in smaller parts, with "

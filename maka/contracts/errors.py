@@ -113,6 +113,7 @@ class FailureClass(StrEnum):
     UNKNOWN = "unknown"
     EMPTY_ANSWER = "empty_answer"
     INCOMPLETE_ANSWER = "incomplete_answer"
+    ANSWER_TOO_LONG = "answer_too_long"
     INVALID_TOOL_CALLS = "invalid_tool_calls"
     TOOL_STEP_CAP_REACHED = "tool_step_cap_reached"
     DEADLINE = "deadline"

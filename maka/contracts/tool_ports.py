@@ -239,11 +239,21 @@ class Processes(Protocol):
         ...
 
 
+PROGRAM_PLACES = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
+    *("/run/current-system", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
+    "/etc/ld.so.preload",
+)
+"""Where programs and the libraries that they begin with are, as far as a system has them."""
+
+
 class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """What a sandboxed process may touch: real, absolute paths. `protected` stays read-only inside what is writable.
 
     `hidden` folders and `hidden_files` aren't even readable: secrets, and the state root. Of two paths that hold one
     another the inner one decides. `pinned` folders are writable, but can't be moved away: they hold protected ones.
+    `mounts` are where other file systems begin inside of what is writable.
+    `reads_only` says that nothing else than what is named here, and `PROGRAM_PLACES`, is readable.
     """
 
     cwd: str
@@ -253,7 +263,9 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     pinned: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     hidden_files: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
     network: bool = False
+    reads_only: bool = False
 
 
 class Sandbox(Protocol):

@@ -9,13 +9,17 @@ Laws:
   internet's, which have a network of their own; with it io_uring, which could make others, and kernel keyrings.
 - A mount's path inside of a writable folder may be swapped for a link by another command at that moment. So before the
   command begins, the mounts that were really made are compared with those that were asked for.
+- Where only what was named may be read, the root is an empty one, in which nothing but that and programs is mounted.
 - What grows with the workspace is read from descriptors: an argument has a limit.
 """
 
 import os
+from collections.abc import Sequence
 from shlex import quote
 
-from maka.contracts.tool_ports import Launch, SandboxPolicy
+from msgspec.structs import replace
+
+from maka.contracts.tool_ports import PROGRAM_PLACES, Launch, SandboxPolicy
 from maka.edges.call_filter import call_filter
 from maka.edges.inputs import input_word
 from maka.edges.sandbox_probe import Outcome, run_probe
@@ -57,10 +61,11 @@ class Bubblewrap:
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Return how bubblewrap is started; pure."""
+        policy = _bare(policy) if policy.reads_only else policy
         options = [*(_USER if self._user else ()), *_ISOLATED, *(() if policy.network else ("--unshare-net",))]
         for variable in ("TMPDIR", "TMP", "TEMP"):
             options += ["--setenv", variable, "/tmp"]
-        options += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+        options += ["--cap-drop", "ALL", *_root(policy), "--proc", "/proc", "--dev", "/dev"]
         for name in _PROC_LOCKED:
             options += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
         for folder in _SPARE:
@@ -72,6 +77,8 @@ class Bubblewrap:
         # Only now: what was granted inside of a hidden folder is mounted there first.
         for path in policy.hidden:
             options += ["--remount-ro", path]
+        if policy.reads_only:
+            options += ["--remount-ro", "/"]
         options += ["--chdir", policy.cwd]
         given: list[tuple[str, bytes, list[str]]] = [("--args", os.fsencode("\0".join(options)), [])]
         if self._filter:
@@ -82,6 +89,29 @@ class Bubblewrap:
             argv = ("/bin/sh", _CHECK, *argv)
         own = [word for at, (option, _, rest) in enumerate(given) for word in (option, input_word(at), *rest)]
         return Launch(argv=(self._program, *own, "--", *argv), inputs=tuple(data for _, data, _ in given))
+
+
+def _root(policy: SandboxPolicy) -> list[str]:
+    if not policy.reads_only:
+        return ["--ro-bind", "/", "/"]
+    return [word for path in PROGRAM_PLACES for word in ("--ro-bind-try", path, path)]
+
+
+def _bare(policy: SandboxPolicy) -> SandboxPolicy:
+    """Leave out what a root with nothing in it hides by itself."""
+    if "/" in (*policy.readable, *policy.writable):
+        return replace(policy, reads_only=False)  # all was named
+    shown = (*policy.readable, *policy.writable, *PROGRAM_PLACES)
+    return replace(
+        policy,
+        hidden=tuple(path for path in policy.hidden if _base_of(path, shown) is not None),
+        hidden_files=tuple(path for path in policy.hidden_files if _base_of(path, shown) is not None),
+    )
+
+
+def _base_of(path: str, bases: Sequence[str]) -> str | None:
+    """Return the first of some folders that a path lies in."""
+    return next((base for base in bases if path.startswith(base.rstrip("/") + "/")), None)
 
 
 def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
@@ -107,20 +137,24 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
 def _check(policy: SandboxPolicy) -> str:
     """Return a shell's script that goes on if each mount inside of a writable folder is what was asked for.
 
-    It starts no program, and compares where in its file system each mount begins with where its folder's does.
+    It starts no program, and compares where in its file system each mount begins with where its folder's does. Where
+    only what was named may be read, it looks inside of readable folders, too: other commands may write to them.
     """
-    bases = sorted(policy.writable, key=len)
+    bases = sorted((*policy.writable, *(policy.readable if policy.reads_only else ())), key=len)
+    others = sorted(policy.mounts, key=len, reverse=True)
     known: dict[str, str] = {}
     tests: list[str] = []
     binds = (*policy.readable, *policy.pinned, *policy.protected, *policy.writable)
     for bound, paths in ((True, binds), (False, (*policy.hidden, *policy.hidden_files))):
         for path in paths:
-            base = next((base for base in bases if path.startswith(base.rstrip("/") + "/")), None)
+            base = _base_of(path, others) or _base_of(path, bases)
             if base is None:
                 continue
             is_, its = (known.setdefault(one, f"m{len(known)}") for one in (path, base))
             below = quote(_as_kernel(path[len(base.rstrip("/")) :]))
-            right = f'[ "${is_}" = "${{{its}%/}}"{below} ]' if bound else f'[ "${is_}" ]'
+            # Where another file system begins the kernel tells no place within the outer one.
+            is_told = bound and path not in policy.mounts
+            right = f'[ "${is_}" = "${{{its}%/}}"{below} ]' if is_told else f'[ "${is_}" ]'
             tests.append(f"{right} || fail {quote(path)}")
     if not tests:
         return ""

@@ -11,7 +11,7 @@ from importlib.resources import files
 
 from msgspec.structs import asdict
 
-from maka.contracts.tool_ports import Launch, SandboxPolicy
+from maka.contracts.tool_ports import PROGRAM_PLACES, Launch, SandboxPolicy
 from maka.edges.call_filter import ARCHITECTURES, call_filter
 from maka.edges.inputs import input_word
 from maka.edges.sandbox_probe import run_probe
@@ -42,7 +42,8 @@ class Landlock:
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Return how the shim is started; pure."""
-        words = json.dumps({"abi": self._abi, "mounts": self._mounts, **asdict(policy)})
+        own = {"abi": self._abi, "may_mount": self._mounts, "programs": PROGRAM_PLACES if policy.reads_only else ()}
+        words = json.dumps({**own, **asdict(policy)})
         shim = (self._python, "-I", "-S", "-c", self._shim, input_word(0), input_word(1))
         filter_ = call_filter(self._machine, network=policy.network)
         return Launch(argv=(*shim, *argv), inputs=(words.encode(), filter_))

@@ -10,7 +10,7 @@ from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
 from maka.tools.boundary import PathError
 from maka.tools.glob_match import PatternError, checked, compiled
 from maka.tools.results import error, no_effect
-from maka.tools.search import Ripgrep, Search
+from maka.tools.search import Ripgrep, Search, Start
 
 SPEC = ToolSpec(
     name="Glob",
@@ -46,7 +46,7 @@ class GlobTool:
         try:
             wanted = compiled(checked(str(call.args["pattern"])))
             place = self._ripgrep.place(env, call.args.get("path"))
-            if not os.path.isdir(place.real):
+            if not os.path.isdir(place.real) or not (begin := Start.at(place)).is_folder:
                 raise PathError(f"{place.shown} is not a directory: search in a directory that exists")
         except PathError as refusal:
             listener.ended(refusal.result)
@@ -62,6 +62,6 @@ class GlobTool:
         def keep(record: str) -> str | None:
             return prefix + record if wanted.fullmatch(record) else None
 
-        return Search(listener, self._ripgrep.masks, "\0", keep, GLOB_RESULTS_MAX).start(
+        return Search(listener, self._ripgrep.masks, "\0", keep, GLOB_RESULTS_MAX, begin).start(
             self._ripgrep, env, place.real, ("--files", "--null")
         )

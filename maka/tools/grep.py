@@ -10,7 +10,7 @@ from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
 from maka.tools.boundary import PathError, Place
 from maka.tools.glob_match import PatternError, checked, compiled
 from maka.tools.results import error, no_effect
-from maka.tools.search import Keep, Ripgrep, Search
+from maka.tools.search import Keep, Ripgrep, Search, Start, exactly
 
 SPEC = ToolSpec(
     name="Grep",
@@ -46,8 +46,7 @@ class GrepTool:
         """Spawn and return."""
         try:
             place = self._ripgrep.place(env, call.args.get("path"))
-            if not os.path.exists(place.real):
-                raise PathError(f"{place.shown} does not exist: use Glob to find the right path")
+            begin = Start.at(place)
             if "\0" in str(call.args["pattern"]):
                 raise PathError("the pattern holds a NUL byte")
             only, keep = _filter(str(call.args.get("glob") or ""), place)
@@ -70,11 +69,15 @@ class GrepTool:
             "--max-columns-preview",
             *only,
             f"--regexp={call.args['pattern']}",
-            "--",
-            place.shown,
         )
-        return Search(listener, self._ripgrep.masks, "\n", keep, GREP_LINES_MAX).start(
-            self._ripgrep, env, place.root, arguments
+        cwd, way = place.root, ["--", place.shown]
+        folder, name = os.path.split(place.real)
+        if not begin.is_folder and _is_text(name) and self._ripgrep.can_list(env, folder):
+            # As if it were named: no rule leaves it out, and what comes before its first NUL is text.
+            cwd, way = folder, ["--binary", "--max-depth=1", f"--glob={exactly(name)}", "--", "."]
+            keep = _below(os.path.dirname(place.shown), keep)
+        return Search(listener, self._ripgrep.masks, "\n", keep, GREP_LINES_MAX, begin).start(
+            self._ripgrep, env, cwd, (*arguments, *way)
         )
 
 
@@ -95,6 +98,20 @@ def _filter(glob: str, place: Place) -> tuple[tuple[str, ...], Keep]:
         return _line(record) if wanted.fullmatch(path) else None
 
     return (), keep
+
+
+def _below(folder: str, keep: Keep) -> Keep:
+    """Put a folder in front of the names of a search that ran in it."""
+
+    def kept(record: str) -> str | None:
+        return keep(os.path.join(folder, record.removeprefix("./")))
+
+    return kept
+
+
+def _is_text(name: str) -> bool:
+    """Say whether a name can be a part of a pattern."""
+    return all(not "\ud800" <= sign <= "\udfff" for sign in name)
 
 
 def _line(record: str) -> str | None:

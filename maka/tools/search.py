@@ -1,14 +1,19 @@
 """What Glob and Grep share: one ripgrep process, its output taken record by record, ended when enough has been seen.
 
-Laws: links are never followed, so a loop is seen once. Ignore rules (.gitignore, .ignore) hold during the walk, also
-outside of a repository; hidden files are seen, `.git` isn't. The order is that of the paths, so a repeated search
-gives the same answer.
+Laws:
+- Links are never followed, so a loop is seen once. Ignore rules (.gitignore, .ignore) hold during the walk, also out of
+  a repository; hidden files are seen, `.git` isn't. The order is that of the paths, so a repeated search says the same.
+- ripgrep is given a path, which may be swapped for a link until it is opened: so its process can read nothing but what
+  the session may, and the start is looked at before and after. A file is found by a walk of its folder, which follows
+  no link and waits for no pipe.
 """
 
 import os
 import re
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from maka.contracts.boundary import Boundary, Expansion, Grant, Profile
@@ -25,7 +30,7 @@ from maka.contracts.tool_ports import (
     ToolListener,
     ToolResult,
 )
-from maka.tools.boundary import Place, boundary_of, locate
+from maka.tools.boundary import PathError, Place, boundary_of, explain, locate
 from maka.tools.bounds import likely_words, met_words
 from maka.tools.output import SafeText
 from maka.tools.policy import Ground, covers, is_under, sandbox_policy
@@ -37,10 +42,58 @@ from maka.tools.walk import Walk
 COMMON = ("--no-config", "--color=never", "--hidden", "--no-require-git", "--glob=!.git", "--sort=path")
 
 _CUT_BY_RIPGREP = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]\Z")
-_GLOB_SIGNS = re.compile(r"[][*?{}\\!]")
+_GLOB_SIGNS = re.compile(r"[][*?{}\\!\s]")
+
+# Only Linux can hold what it isn't allowed to read, and a pipe without waiting for it.
+_LOOK = os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
 
 Keep = Callable[[str], str | None]
 """Makes a line of the answer of one record, or nothing."""
+
+
+class Start(Struct, frozen=True):
+    """Where a search begins, as it was found: `folder` is that, or the one that holds the file."""
+
+    place: Place
+    is_folder: bool
+    folder: tuple[int, int]
+
+    @classmethod
+    def at(cls, place: Place) -> "Start":
+        """Look at a place, following no link. Raises PathError, also for what is neither a folder nor a file."""
+        above, it = _looked_at(place)
+        if not stat.S_ISDIR(it.st_mode) and not stat.S_ISREG(it.st_mode):
+            raise PathError(f"{place.shown} is not a regular file (a pipe, socket or device)")
+        is_folder = stat.S_ISDIR(it.st_mode)
+        its = it if is_folder else above
+        return cls(place, is_folder, (its.st_dev, its.st_ino))
+
+    def must_be_there(self) -> None:
+        """Raise PathError if something else stands there by now; a file may have a new content, as an inode, too."""
+        try:
+            now: Start | None = Start.at(self.place)
+        except PathError:
+            now = None
+        if now != self:
+            raise PathError(f"path_changed: {self.place.shown} was swapped while it was searched: try again")
+
+
+def _looked_at(place: Place) -> tuple[os.stat_result, os.stat_result]:
+    """Return what stands at a place, and what above it."""
+    fd = os.open("/", _LOOK)
+    try:
+        above = it = os.fstat(fd)
+        for part in place.parts:
+            inner = os.open(part, _LOOK, dir_fd=fd)
+            os.close(fd)
+            fd, above, it = inner, it, os.fstat(inner)
+            if stat.S_ISLNK(it.st_mode):
+                raise PathError(f"path_changed: {part} in {place.shown} turned into a link: try again")
+        return above, it
+    except OSError as error:
+        raise PathError(explain(error, place)) from None
+    finally:
+        os.close(fd)
 
 
 class Ripgrep:
@@ -66,8 +119,15 @@ class Ripgrep:
         """Locate where a search begins; the workspace if no path is given. Raises PathError."""
         return locate(env, str(path) if path else ".", "read", self.ground)
 
+    def can_list(self, env: ToolEnv, folder: str) -> bool:
+        """Say whether what else a folder holds may be seen."""
+        return os.access(folder, os.R_OK) and covers(boundary_of(env), folder, "read", self.ground)
+
     def confined(self, env: ToolEnv, argv: tuple[str, ...], cwd: str) -> Launch:
-        """Return what searches, and writes nothing. Without a sandbox nobody swaps a folder meanwhile."""
+        """Return what searches, writes nothing and reads only what the session may, and ignore rules above that.
+
+        Without a sandbox nobody swaps a folder meanwhile.
+        """
         boundary = boundary_of(env)
         if boundary.profile is Profile.BYPASS:
             return Launch(argv=argv)
@@ -75,20 +135,47 @@ class Ripgrep:
         if self.sandbox.missing is not None:
             return Launch(argv=argv)
         reading = replace(boundary, profile=Profile.EXPLORE, grants=tuple(_reads(grant) for grant in boundary.grants))
-        policy = sandbox_policy(reading, cwd, survey(Walk(reading), self.ground), self.ground)
-        return self.sandbox.wrap(argv, replace(policy, readable=(*policy.readable, os.path.realpath(argv[0]))))
+        # Of programs only the one that is started.
+        ground = replace(self.ground, programs=())
+        policy = sandbox_policy(reading, cwd, survey(Walk(reading), ground), ground)
+        program = os.path.realpath(argv[0])
+        others = [path for path in (program, *self._rules_above(cwd)) if not self._is_seen(path, policy.readable)]
+        readable = tuple(dict.fromkeys((*policy.readable, *others)))
+        return self.sandbox.wrap((program, *argv[1:]), replace(policy, readable=readable, reads_only=True))
+
+    def _rules_above(self, folder: str) -> Iterator[str]:
+        """Yield the files above a folder, and the person's own, whose rules ripgrep goes by."""
+        config = self.child_env.get("XDG_CONFIG_HOME") or os.path.join(self.child_env.get("HOME", "/"), ".config")
+        found = [os.path.join(config, "git/ignore")]
+        names: tuple[str, ...] = (".ignore", ".rgignore", ".gitignore", ".git/info/exclude")
+        while folder != "/":
+            if os.path.lexists(os.path.join(folder, ".git")):
+                names = names[:2]  # a repository's rules end with it
+            folder = os.path.dirname(folder)
+            found += [os.path.join(folder, name) for name in names]
+        for path in found:
+            is_closed = any(is_under(path, one) for one in (*self.ground.own, *self.ground.secrets))
+            if os.path.isfile(path) and os.path.realpath(path) == path and not is_closed:
+                yield path
+
+    @staticmethod
+    def _is_seen(path: str, readable: Sequence[str]) -> bool:
+        return any(is_under(path, one) for one in readable)
 
     def _without_secrets(self, boundary: Boundary, cwd: str) -> list[str]:
         closed = [path for path in (*self.ground.own, *self.ground.secrets) if is_under(path, cwd) and path != cwd]
         hidden = [path for path in closed if not covers(boundary, path, "read", self.ground)]
-        return [f"--glob=!/{_GLOB_SIGNS.sub(_escaped, os.path.relpath(path, cwd))}" for path in hidden]
+        return [f"--glob=!{exactly(os.path.relpath(path, cwd))}" for path in hidden]
 
 
 class Search:
     """One search under way. Everything but `start` and its cancel function runs on the I/O thread."""
 
-    def __init__(self, listener: ToolListener, masks: Masks, separator: str, keep: Keep, lines_max: int) -> None:
+    def __init__(
+        self, listener: ToolListener, masks: Masks, separator: str, keep: Keep, lines_max: int, begin: Start
+    ) -> None:
         self._listener = listener
+        self._begin = begin
         self._masks = masks
         self._out, self._err = SafeText(masks.stream()), SafeText(masks.stream())
         self._separator = separator
@@ -137,6 +224,11 @@ class Search:
     def _finish(self, end: ProcessEnd) -> ToolResult:
         self._errors += self._err.take(b"", final=True)
         outcome, notes = self._verdict(end)
+        if outcome is not Outcome.OUTCOME_UNKNOWN:
+            try:
+                self._begin.must_be_there()
+            except PathError as changed:
+                return changed.result
         if outcome is Outcome.ERROR and not self._lines:
             return error("\n".join(filter(None, notes)))
         if not self._lines and not notes:
@@ -164,8 +256,14 @@ class Search:
         return Outcome.ERROR, [f"the search failed (exit code {end.exit_code}): {said}", likely_words(said, end)]
 
 
+def exactly(path: str) -> str:
+    """Return the pattern of ripgrep that means a path, relative to where it runs."""
+    return "/" + _GLOB_SIGNS.sub(_escaped, path)
+
+
 def _escaped(sign: re.Match[str]) -> str:
-    return "\\" + sign[0]
+    # An escaped space at the end of a pattern is one, and any other white space is taken away.
+    return f"[{sign[0]}]" if sign[0].isspace() else "\\" + sign[0]
 
 
 def _reads(grant: Grant) -> Grant:

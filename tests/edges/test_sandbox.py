@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
 from maka.edges import landlock_shim as shim
@@ -118,6 +119,82 @@ def test_bubblewrap_mounts_from_the_outside_in() -> None:
     assert [words.index(one) for one in order] == sorted(words.index(one) for one in order)
     assert launch.argv[-2:] == ("/bin/echo", "hi")
     assert {"--unshare-net", "--unshare-pid", "--die-with-parent", "--cap-drop"} <= set(options)
+
+
+def test_bubblewrap_begins_with_nothing_where_only_what_is_named_is_readable() -> None:
+    policy = SandboxPolicy(
+        cwd="/ws",
+        readable=("/ws", "/ws/.ssh/id"),
+        hidden=("/ws/.ssh", "/h/.ssh", "/usr/key"),
+        hidden_files=("/h/.netrc",),
+        reads_only=True,
+    )
+    launch = Bubblewrap("bwrap", "bubblewrap 1", user=True).wrap(("/bin/echo", "hi"), policy)
+    words = " ".join(told(launch))
+    assert "--ro-bind / /" not in words
+    assert "--ro-bind-try /usr /usr" in words
+    assert "--tmpfs /ws/.ssh" in words
+    assert "--tmpfs /usr/key" in words
+    assert "/h/" not in words, "what isn't there needs no hiding"
+    assert words.index("--remount-ro /") > words.index("--ro-bind /ws/.ssh/id")
+    assert b"/ws/.ssh/id" in launch.inputs[1], "a mount inside of a readable folder is checked"
+
+
+SANDBOXES = ["bubblewrap", "landlock", "landlock-no-mounts"]
+
+
+@pytest.mark.parametrize("name", SANDBOXES)
+def test_nothing_but_what_is_named_is_readable(tree: Path, name: str) -> None:
+    (tree / "h" / "notes").write_text("notes")
+    (tree / "ws" / "src" / "a").write_text("mine")
+    (tree / "ws" / ".git" / "config").write_text("hidden")
+    (tree / "ws" / "out").symlink_to(tree / "h")
+    ws, h = str(tree / "ws"), str(tree / "h")
+    policy = SandboxPolicy(
+        cwd=ws, readable=(ws, f"{h}/.ssh/id"), hidden_files=(f"{ws}/.git/config",), hidden=(f"{h}/.ssh",)
+    )
+    open_ = replace(policy, readable=(h, *policy.readable))  # a machine whose folders aren't in /tmp
+    for command, readable in (
+        ("cat src/a", True),
+        ("ls . src .git", True),
+        (f"cat {h}/.ssh/id", True),
+        ("cat .git/config | grep hidden", False),
+        (f"cat {h}/notes", False),
+        (f"ls {h}/ws {h}/notes", False),
+        ("cat out/notes", False),
+        ("ls out/.ssh | grep known", False),
+        (f"ls {tree} | grep -x notes", False),
+        ("cat /etc/passwd", False),
+        ("ls /etc | grep passwd", False),
+        ("ls /root /home | grep .", False),
+        ("cat /sys/kernel/uevent_seqnum", False),
+        (f"cat /proc/{os.getpid()}/cmdline | grep -a .", False),
+        ("echo x > src/a", False),
+        ("echo x > made", False),
+        ("echo x > /made", False),
+        ("mkdir /usr/made", False),
+    ):
+        done = run(here(name), command, replace(policy, reads_only=True))
+        assert (done.returncode == 0) is readable, (command, done)
+    assert run(here(name), f"cat {h}/notes /etc/passwd", open_).returncode == 0
+    assert run(here(name), f"cat {h}/notes /etc/passwd", replace(open_, reads_only=True)).returncode != 0
+
+
+@pytest.mark.parametrize("name", SANDBOXES)
+def test_everything_may_be_what_is_named(name: str) -> None:
+    done = run(here(name), "cat /etc/passwd && ls /", SandboxPolicy(cwd="/", readable=("/",), reads_only=True))
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_mount_inside_of_a_readable_folder_is_never_redirected(tree: Path) -> None:
+    """A granted folder within another one that others may write to was swapped for a link."""
+    ws, granted = str(tree / "ws"), str(tree / "ws" / "link" / "in")
+    policy = SandboxPolicy(cwd=ws, readable=(ws, granted), reads_only=True)
+    (tree / "h" / "in").mkdir()
+    (tree / "ws" / "src" / "in").mkdir()
+    done = run(here("bubblewrap"), "echo ran", policy)
+    assert done.stdout == b""
+    assert b"path_changed" in done.stderr
 
 
 def test_bubblewrap_opens_the_network_only_when_granted() -> None:
@@ -237,6 +314,23 @@ def test_the_shim_leaves_nothing_behind(name: str) -> None:
     assert (done.returncode, mode) == (7, "700")
     assert folder
     assert not os.path.exists(folder)
+
+
+def test_what_a_killed_shim_left_is_removed_by_a_later_one() -> None:
+    box = here("landlock")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    folders = [Path(f"/tmp/maka-{pid}-{os.urandom(8).hex()}") for pid in (gone.pid, gone.pid, os.getpid())]
+    try:
+        for folder in folders:
+            (folder / "d").mkdir(parents=True)
+        for folder in (folders[0], folders[2]):
+            os.utime(folder, (0, 0))
+        run(box, ":", SandboxPolicy(cwd="/"))
+        assert [folder.exists() for folder in folders] == [False, True, True]
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.parametrize("name", ["landlock", "landlock-no-mounts"])

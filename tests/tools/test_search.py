@@ -1,16 +1,23 @@
 """Glob and Grep over a real ripgrep: what is found, what is left out, bounds and stops."""
 
 import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from maka.contracts.boundary import FileEntry, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import GLOB_RESULTS_MAX, GREP_LINES_MAX, GREP_PER_FILE_MAX
+from maka.contracts.tool_ports import Sandbox, ToolEnv
 from maka.edges.processes import AsyncProcesses
+from maka.tools.boundary import Place
 from maka.tools.glob_match import PatternError, checked, compiled
+from maka.tools.policy import Ground
+from maka.tools.search import Ripgrep, Start
 from tests.tools.conftest import make_tools
-from tests.tools.harness import Bench, Recorder
+from tests.tools.harness import Bench, Recorder, boundary
 
 
 @pytest.fixture
@@ -134,6 +141,153 @@ def test_h61_a_search_can_be_stopped(processes: AsyncProcesses, workspace: Path,
     assert recorder.asked.wait(20)
     recorder.cancel()
     assert recorder.wait().outcome is Outcome.ABORTED
+
+
+def swapped(name: str, workspace: Path, outside: Path) -> None:
+    """Put a link to the outside in a name's place, as a command that runs meanwhile can."""
+    (workspace / name).rename(workspace / "held")
+    (workspace / name).symlink_to(outside)
+
+
+def no_look(start: Start) -> None:
+    """Stand in for the look at what was searched."""
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["", "by the sandbox alone"])
+@pytest.mark.parametrize(("tool", "name"), [("Grep", "d"), ("Grep", "d/x"), ("Grep", "f"), ("Glob", "d")])
+def test_h60_what_is_swapped_when_a_search_begins_doesnt_escape(
+    processes: AsyncProcesses,
+    sandbox: Sandbox,
+    workspace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tool: str,
+    name: str,
+    looks: bool,
+) -> None:
+    """The process waits behind its gate, checked and named, when its start is swapped."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_text("swordfish\n")
+    (outside / "swordfish").touch()
+    (workspace / "d").mkdir()
+    for path in ("d/x", "f"):
+        (workspace / path).write_text("mine\n")
+    if not looks:
+        monkeypatch.setattr(Start, "must_be_there", no_look)
+    ground = Ground(programs=(str(tmp_path.resolve()),))
+    bench = Bench(make_tools(processes, sandbox=sandbox, ground=ground), workspace)
+    call = bench.begin(tool, Recorder("hold"), pattern="**" if tool == "Glob" else "swordfish|mine", path=name)
+    assert call.asked.wait(20)
+    top = name.partition("/")[0]
+    swapped(top, workspace, outside / "x" if top == "f" else outside)
+    call.decide(True)
+    result = call.wait()
+    assert "swordfish" not in result.text
+    assert ("path_changed" in result.text) is looks
+    assert bench.run("Grep", pattern=".", path="held").outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("tool", ["Grep", "Glob"])
+def test_h60_what_is_swapped_while_a_search_is_prepared_is_seen(
+    bench: Bench, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    (tmp_path / "outside" / "e").mkdir(parents=True)
+    (workspace / "d" / "e").mkdir(parents=True)
+
+    def then_swapped(self: Ripgrep, env: ToolEnv, path: object) -> Place:
+        place = located(self, env, path)
+        swapped("d", workspace, tmp_path / "outside")
+        return place
+
+    located = Ripgrep.place
+    monkeypatch.setattr(Ripgrep, "place", then_swapped)
+    call = bench.begin(tool, pattern="x", path="d/e")
+    assert call.wait().text.startswith("path_changed: d in d/e turned into a link")
+    assert call.facts == []
+
+
+SPECIAL: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "socket": lambda path: os.mknod(path, 0o600 | stat.S_IFSOCK),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.parametrize("bypass", [False, True], ids=["", "bypass"])
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_h59_what_is_no_file_is_refused_at_once(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, kind: str, bypass: bool
+) -> None:
+    SPECIAL[kind](workspace / "p")
+    limits = boundary(workspace, Profile.BYPASS if bypass else Profile.ASK)
+    bench = Bench(make_tools(processes, sandbox=sandbox), workspace, limits)
+    call = bench.begin("Grep", pattern="x", path="p")
+    text = call.wait().text
+    assert ("is outside" if kind == "device" and not bypass else "is not a regular file") in text
+    assert call.facts == [], "no process is needed to see that"
+
+
+@pytest.mark.parametrize("bypass", [False, True], ids=["", "bypass"])
+def test_h59_a_file_that_turns_into_a_pipe_holds_no_search_up(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, bypass: bool
+) -> None:
+    (workspace / "d").mkdir()
+    (workspace / "d" / "p").write_text("x\n")
+    limits = boundary(workspace, Profile.BYPASS if bypass else Profile.ASK)
+    bench = Bench(make_tools(processes, sandbox=sandbox), workspace, limits)
+    call = bench.begin("Grep", Recorder("hold"), pattern="x", path="d/p")
+    assert call.asked.wait(20)
+    (workspace / "d" / "p").unlink()
+    os.mkfifo(workspace / "d" / "p")
+    call.decide(True)
+    assert call.wait().text.startswith("path_changed: d/p was swapped")
+
+
+@pytest.mark.parametrize("name", ["a[b]*", "{x}.py", "!no", "\\", "-v", " s ", "t\t", "gen.log", "é"])
+def test_one_file_is_searched_whatever_its_name(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, name: str
+) -> None:
+    (workspace / "sub").mkdir()
+    (workspace / ".gitignore").write_text("*.log\n")
+    for path in ("a", "ab", "x.py", name):
+        (workspace / "sub" / path).write_text("needle\n")
+    bench = Bench(make_tools(processes, sandbox=sandbox), workspace)
+    assert bench.run("Grep", pattern="needle", path=f"sub/{name}").text == f"sub/{name}:1:needle\n"
+    assert bench.run("Grep", pattern="needle", path=f"sub/{name}", glob="sub/**").outcome is Outcome.OK
+
+
+def test_one_granted_file_is_searched_and_none_beside_it(
+    processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, tmp_path: Path
+) -> None:
+    far = tmp_path.resolve() / "far"
+    far.mkdir()
+    for name in ("a", "b"):
+        (far / name).write_text("needle\n")
+    only = FileEntry(path=str(far / "a"), access="read", scope="exact")
+    bench = Bench(make_tools(processes, sandbox=sandbox), workspace, boundary(workspace, Profile.ASK, only))
+    assert bench.run("Grep", pattern="needle", path=str(far / "a")).text == f"{far}/a:1:needle\n"
+    assert bench.run("Grep", pattern="needle", path=str(far)).outcome is Outcome.REFUSED
+    assert bench.run("Glob", pattern="**", path=str(far)).outcome is Outcome.REFUSED
+
+
+def test_rules_above_the_workspace_hold(processes: AsyncProcesses, sandbox: Sandbox, tmp_path: Path) -> None:
+    """A session in a part of a repository leaves out what the whole of it ignores, and not what lies above that."""
+    workspace = tmp_path / "all" / "part"
+    (workspace / "d").mkdir(parents=True)
+    (tmp_path / "all" / ".git" / "info").mkdir(parents=True)
+    (tmp_path / "all" / ".git" / "info" / "exclude").write_text("c.log\n")
+    (tmp_path / "all" / ".gitignore").write_text("/part/a.log\n")
+    (tmp_path / "all" / ".ignore").write_text("b.log\n")
+    (tmp_path / ".gitignore").write_text("d.log\n")
+    (tmp_path / ".ignore").write_text("e.log\n")
+    (tmp_path / "config" / "git").mkdir(parents=True)
+    (tmp_path / "config" / "git" / "ignore").write_text("f.log\n")
+    for name in "abcdefg":
+        (workspace / f"{name}.log").touch()
+    env = {"PATH": "/usr/bin:/bin", "XDG_CONFIG_HOME": str(tmp_path.resolve() / "config")}
+    bench = Bench(make_tools(processes, sandbox=sandbox, child_env=env), workspace)
+    assert bench.run("Glob", pattern="*").text == "d.log\ng.log\n"
 
 
 @pytest.mark.slow
