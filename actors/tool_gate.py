@@ -165,7 +165,8 @@ def _object(value: Any, schema: Mapping[str, Any], where: str) -> dict[str, Any]
     properties = _mapping(schema.get("properties"))
     required = _names(schema.get("required"))
     if schema.get("additionalProperties") is False and (unknown := [name for name in given if name not in properties]):
-        raise ArgumentError(f"{len(unknown)} unknown field(s) were given")
+        many = "1 unknown field was" if len(unknown) == 1 else f"{len(unknown)} unknown fields were"
+        raise ArgumentError(f"{many} given")
     out: dict[str, Any] = {name: item for name, item in given.items() if name not in properties}
     for name, inner in properties.items():
         item = given.get(name, _MISSING)

@@ -6,8 +6,10 @@ outcome, never a failure, and the same command id sent again tells. A refusal is
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Literal, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from actors.address import Address, OneShot
@@ -37,15 +39,16 @@ from maka.contracts.commands import (
     UndoReceipt,
 )
 from maka.contracts.content import RunLimits
-from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
+from maka.contracts.errors import LedgerError, OutcomeUnknownError, Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import CommandId, EventId, IdSource, RunId
 from maka.contracts.limits import COMMAND_TIMEOUT_S, UNDO_TIMEOUT_S
 from maka.contracts.ports import LedgerReader
 from maka.subscription import Subscription
 from projections import background, boundary, inbox
 from projections.background import Shell
-from projections.inbox import PendingWait
+from projections.inbox import Closed, PendingWait
 
+SAID_CHARS_MAX = 200
 R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet, UndoReceipt, BackgroundStopped)
 
 
@@ -148,7 +151,8 @@ class SessionManager:
     ) -> AnswerTaken:
         """Answer what a run waits for; the first answer wins, and a parked run goes on with it.
 
-        A boundary request takes a decision and how long it holds, a question the answers in their order.
+        A boundary request takes a decision and how long it holds, a question the answers in their order. A refusal of
+        a later answer says who was first, and with what.
         """
         if (decision is None) == (answers is None):
             raise given.refused("give a decision for a boundary request, or answers for a question: one of the two")
@@ -161,9 +165,20 @@ class SessionManager:
             answers=None if answers is None else tuple(map(given.answer_text, given.several(answers, "answers"))),
         )
         reply: OneShot[Reply] = OneShot()
-        return self._answer(
-            AnswerWait(command=command, reply=reply), reply, f"answer {command.request_id}", AnswerTaken
-        )
+        message = AnswerWait(command=command, reply=reply)
+        try:
+            return self._answer(message, reply, f"answer {command.request_id}", AnswerTaken)
+        except RefusedError as error:
+            if error.refusal.code is RefusalCode.WAIT_CLOSED and (how := self._how_closed(command)):
+                raise RefusedError(Refusal(code=RefusalCode.WAIT_CLOSED, message=how)) from None
+            raise
+
+    def _how_closed(self, late: commands.Answer) -> str | None:
+        """Say what became of a request that is answered too late; None where the log doesn't tell (yet)."""
+        with suppress(LedgerError):
+            closed = inbox.closing(self._reader.iter_session(late.session_id), late.request_id)
+            return None if closed is None else _too_late(closed)
+        return None
 
     def undo(
         self,
@@ -272,3 +287,26 @@ def _unknown() -> Refusal:
 
 def _not_ready() -> Refusal:
     return Refusal(code=RefusalCode.NOT_READY, message="the host isn't running; start it again")
+
+
+def _too_late(closed: Closed) -> str:
+    """Say who answered a request first, and with what; texts are in quotes, as in JSON."""
+    if closed.answers is not None:
+        said = ", ".join("no answer" if each is None else _quoted(each) for each in closed.answers)
+        what = f"answered{_by(closed)}: {said}"
+    elif closed.decision is not None:
+        scope = f", {closed.scope or 'session'}" if closed.decision == "allow" else ""
+        what = f"{closed.decision}{scope}{_by(closed)}"
+    else:
+        what = f"closed: {closed.reason}"
+    return f"request {closed.id} no longer waits ({what}, position {closed.position}); this answer changed nothing"
+
+
+def _by(closed: Closed) -> str:
+    return f" by {_quoted(closed.client)}" if closed.client else ""
+
+
+def _quoted(text: str) -> str:
+    """Return a text on one line, its end left out where it is long."""
+    short = text if len(text) <= SAID_CHARS_MAX else text[: SAID_CHARS_MAX - 1] + "…"
+    return msgspec.json.encode(short).decode()

@@ -82,7 +82,8 @@ def _matching_runs(reader: LedgerReader, name: str) -> list[tuple[SessionId, Run
 def session_to_continue(headers: Sequence[Header], real_cwd: str) -> Header:
     """Return the newest session of a real folder that is neither busy nor archived.
 
-    One that waits for a person isn't busy: to pass it over in silence would lose sight of it.
+    One that waits for a person isn't busy: to pass it over in silence would lose sight of it. One without a run (its
+    only message was refused) is taken only where no other is.
     """
     fitting = [
         header
@@ -91,7 +92,7 @@ def session_to_continue(headers: Sequence[Header], real_cwd: str) -> Header:
     ]
     if not fitting:
         _refuse(f"No idle session of {real_cwd} is there to continue: leave out --continue, or see maka sessions.")
-    return max(fitting, key=lambda header: header.position)
+    return max(fitting, key=lambda header: (header.run_count > 0, header.position))
 
 
 def _refuse(message: str) -> NoReturn:

@@ -1,5 +1,6 @@
 """Short words for people: durations, tokens, arguments, endings, and what to do after a failure."""
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,9 @@ from maka.contracts.errors import CLI_ON_ASK, FailureClass
 from maka.contracts.session_events import ProviderRetry, RunEnded, Usage
 
 ID_CHARS = 8
+ASIDE_CHARS_MAX = 1_000
+_ASKING = ("ask_user_question", "request_sandbox_boundary")
+_ASIDE = re.compile(r"These were changed by the command and (?:were moved aside \(to|could NOT be moved aside:)[^\n]*")
 _TELLING = ("command", "file_path", "path", "url", "query", "name")
 _ADVICE = {
     FailureClass.AUTH: "check the profile's key: maka doctor",
@@ -80,6 +84,26 @@ def brief_args(args: dict[str, Any], chars_max: int = 100) -> str:
     return brief(msgspec.json.encode(args).decode(), chars_max) if args else ""
 
 
+def call_args(name: str, args: dict[str, Any], chars_max: int = 100) -> str:
+    """Return the telling argument of a call, "" where the call asks the person: the request itself is shown."""
+    return "" if name in _ASKING else brief_args(args, chars_max)
+
+
+def aside_lines(result: str) -> list[str]:
+    """Return what a command's result says of files that were moved aside, or that could not be; revealed."""
+    return [brief(found[0], ASIDE_CHARS_MAX) for found in _ASIDE.finditer(result)]
+
+
+def cut_answer(stop_reason: str | None) -> str:
+    """Say that the last answer is not whole, "" where it is."""
+    return "The answer was cut at the model's token limit: raise max_output_tokens." * (stop_reason == "max_tokens")
+
+
+def is_told(note: str) -> bool:
+    """Say whether a notice is worth a line: what ended a run is told by its ending."""
+    return note != "step_limit"
+
+
 def ending(ended: RunEnded, tools: int | None = None) -> str:
     """Return the line that sums a run up."""
     parts = [duration(ended.duration_ms), counted(ended.steps, "step")]
@@ -101,11 +125,17 @@ def advice(failure_class: str | None) -> str:
     return known.get(failure_class or "", "")
 
 
+def what_to_do(failure_class: str | None, abort_source: str | None) -> str:
+    """Return what to do after a run that didn't complete, as a sentence, "" where nothing is known."""
+    todo = _ASKED if abort_source == CLI_ON_ASK else advice(failure_class)
+    return f"{todo[:1].upper()}{todo[1:]}." if todo else ""
+
+
 def failure_line(ended: RunEnded, message: str | None) -> str:
     """Return the one line that says why a run didn't complete and what to do."""
     text = f"The run {verdict(ended.status, ended.failure_class, ended.abort_source)}"
-    todo = _ASKED if ended.abort_source == CLI_ON_ASK else advice(ended.failure_class)
-    parts = [text if not message else f"{text}: {one_line(message, 500)}", todo[:1].upper() + todo[1:]]
+    todo = what_to_do(ended.failure_class, ended.abort_source)
+    parts = [text if not message else f"{text}: {one_line(message, 500)}", todo]
     return ". ".join(part.rstrip(".") for part in parts if part) + "."
 
 

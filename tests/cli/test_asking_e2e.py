@@ -157,6 +157,7 @@ def test_a_message_behind_a_parked_run_is_queued_and_runs_after_the_answer(
     queued = machine.maka("run", "--continue", "--json", "and then this")
     assert (queued.code, queued.record["type"], queued.record["pending"]) == (4, "run_parked", [request]), queued
     assert f"queued behind a run of session #1 that waits for a person: maka answer {request[-8:]}" in queued.err
+    assert "busy" not in queued.err, "said once, and with what to do"
     # The queued message asks, too; nobody is there.
     done = machine.maka("answer", request[-8:], "--option", "1", "--json", "--on-ask", "deny")
     assert done.code == 0, done
@@ -226,6 +227,7 @@ def test_what_is_allowed_beforehand_is_a_fact_and_can_be_taken_back(machine: Mac
     refused(machine.maka("rules", "1", "--revoke", grant["origin"][-8:]), 2, "is no grant")
     refused(machine.maka("run", "--allow", "everything", "x"), 2, "write:PATH")
     refused(machine.maka("run", "--allow", "write:no/such/folder/", "x"), 2, "no such folder")
+    refused(machine.maka("run", "--allow", "net", "--allow", "write:/", "x"), 2, "--allow write:/: all of the machine")
 
 
 def test_bypass_is_said_plainly_everywhere(machine: Machine, model: ScriptedModel) -> None:

@@ -20,6 +20,7 @@ def header(number: int, end: str, *, position: int = 0, **changes: object) -> He
         created_ts=0,
         activity_ts=0,
         position=position or number,
+        run_count=1,
     )
     return replace(made, **changes)
 
@@ -63,8 +64,10 @@ def test_the_newest_session_of_the_folder_that_is_not_busy_is_continued() -> Non
         header(5, "5", position=50, status=SessionStatus.QUEUED),
         header(6, "6", position=60, status=SessionStatus.WAITING),
         header(7, "7", position=70, real_cwd="/elsewhere"),
+        header(8, "8", position=80, run_count=0),
     ]
     assert session_to_continue(headers, "/project").number == 6, "one that waits for a person isn't passed over"
     assert session_to_continue(headers[:5], "/project").number == 2
+    assert session_to_continue(headers[-1:], "/project").number == 8, "one without a run is better than none"
     with pytest.raises(RefusedError, match="/nowhere"):
         session_to_continue(headers, "/nowhere")

@@ -17,7 +17,7 @@ ROUNDS = 25
 HIDING = ("printf %s 'a\u202etxt.hs'", "printf %s 'notes\u200b.txt' # \u2066x\u2069", "printf 'a'\nprintf 'b'")
 
 
-Outcomes = dict[str, AnswerTaken | RefusalCode]
+Outcomes = dict[str, AnswerTaken | RefusalCode | str]
 
 
 def answer(maka: Maka, request: str, client: str, together: threading.Barrier, outcomes: Outcomes) -> None:
@@ -26,6 +26,7 @@ def answer(maka: Maka, request: str, client: str, together: threading.Barrier, o
         outcomes[client] = maka.manager.answer(maka.session_id, request, answers=(client,), client=client)
     except RefusedError as error:
         outcomes[client] = error.refusal.code
+        outcomes[f"{client} is told"] = error.refusal.message
 
 
 def test_h27_two_clients_answer_at_once(world: World) -> None:
@@ -45,7 +46,9 @@ def test_h27_two_clients_answer_at_once(world: World) -> None:
         for client in clients:
             client.join(WAIT_S)
         (winner,) = (name for name, outcome in outcomes.items() if isinstance(outcome, AnswerTaken))
-        assert [outcome for name, outcome in outcomes.items() if name != winner] == [RefusalCode.WAIT_CLOSED]
+        code, told = (outcome for name, outcome in outcomes.items() if name != winner)
+        assert code is RefusalCode.WAIT_CLOSED
+        assert f'answered by "{winner}": "{winner}", position' in str(told)
         ack = live.until(UserQuestionAnswerAck)
         assert (ack.request_id, ack.answers, ack.client) == (request, (winner,), winner)
         assert live.end().status == "completed"
