@@ -14,6 +14,7 @@ from maka.contracts.errors import CLI_ON_ASK, FailureClass
 from maka.contracts.session_events import ProviderRetry, RunEnded, Usage
 
 ID_CHARS = 8
+ID_END_CHARS_MIN = 4
 _TELLING = ("command", "file_path", "path", "url", "query", "name")
 _ADVICE = {
     FailureClass.AUTH: "check the profile's key: maka doctor",
@@ -44,6 +45,11 @@ def duration(milliseconds: int | None) -> str:
         return f"{milliseconds / 1_000:.1f} s"
     minutes, seconds = divmod(round(milliseconds / 1_000), 60)
     return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def is_end(name: str, whole: str) -> bool:
+    """Say whether a name means this id: the whole of it, or an end that is too long to be met by accident."""
+    return len(name) >= ID_END_CHARS_MIN and whole.endswith(name.lower())
 
 
 def short_id(value: str) -> str:
