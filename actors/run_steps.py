@@ -30,7 +30,7 @@ PARTIAL_CHARS = PARTIAL_CHUNK_BYTES_MAX // 4
 """A character takes at most four bytes."""
 TOO_LONG = (
     f"the model's answer went on for more than {ANSWER_CHARS_MAX:,} characters and was ended; the record keeps what "
-    "came. Ask for less at a time"
+    "came"
 )
 
 

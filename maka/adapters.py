@@ -2,8 +2,10 @@
 
 import os
 import random
+import shlex
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,7 @@ import projections
 from actors.base import Log
 from actors.troupe import Troupe
 from actors.wiring import Ports
-from maka.config import Config, key_words, read_key
+from maka.config import Config, read_key
 from maka.contracts.boundary import Expansion
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.model_ports import ModelProfile, Provider
@@ -158,8 +160,10 @@ def untouchable(config: Config) -> Ground:
 
 def _key_programs(config: Config) -> list[str]:
     """Return every existing file that a profile's `key_cmd` names: it runs outside of every sandbox."""
-    commands = (profile.key_cmd for profile in config.profiles.values() if profile.key_cmd is not None)
-    words = [word for command in commands for word in key_words(command)]
+    words: list[str] = []
+    for profile in config.profiles.values():
+        with suppress(ValueError):  # a quote that isn't closed: told when the key is used
+            words += shlex.split(profile.key_cmd or "")
     found = (which(word) or str(Path(word).expanduser()) for word in words)
     return [path for path in found if os.path.isabs(path) and os.path.isfile(path)]
 

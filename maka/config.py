@@ -304,14 +304,6 @@ def _key_from_file(name: str, where: str) -> str:
         _refuse(f"{name} ({where}) can't be read: {error.strerror}", RefusalCode.NOT_READY)
 
 
-def key_words(command: str) -> list[str]:
-    """Return the program of a `key_cmd` and its arguments; nothing where they can't be told."""
-    try:
-        return shlex.split(command)
-    except ValueError:
-        return []
-
-
 def _key_from_command(command: str, where: str) -> str:
     # No shell: what a configuration names is one program with its arguments, and quoting stays obvious. It runs in no
     # workspace: a program may load what lies where it begins.

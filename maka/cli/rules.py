@@ -104,7 +104,9 @@ def _change(
 
 
 def _origin(shown: Rules, name: str) -> str:
-    found = {rule.origin for rule in shown.grants if name and rule.origin.endswith(name.lower())}
+    from maka.cli.words import is_end
+
+    found = {rule.origin for rule in shown.grants if is_end(name, rule.origin)}
     if len(found) != 1:
         what = "is no grant of" if not found else "names several grants of"
         _refuse(f"--revoke {name[:64]!r} {what} session #{shown.number}: see maka rules {shown.number}.")

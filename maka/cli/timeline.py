@@ -157,6 +157,8 @@ class Timeline:
         shown = self._shown.pop(event.message_id, "")
         style = "dim italic" if isinstance(event, ThinkingComplete) else ""
         rest = event.text[len(shown) :] if event.text.startswith(shown) else "\n" + event.text
+        if len(shown) > len(event.text):  # the record keeps less of a very long one than was shown
+            rest = ""
         if rest.strip("\n") or (rest and self._streaming == event.message_id):
             self._stream(event.message_id, rest.rstrip("\n"), style)
         self._end_stream()

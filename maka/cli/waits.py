@@ -6,7 +6,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from maka.cli.asking import closed_words
-from maka.cli.words import short_id
+from maka.cli.words import ID_END_CHARS_MIN, is_end, short_id
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.events import Committed
 from maka.contracts.ids import InvocationId, RunId, SessionId
@@ -25,12 +25,15 @@ class Parked(Struct, frozen=True, kw_only=True):
 
 
 def find_wait(reader: LedgerReader, name: str) -> PendingWait:
-    """Return the open request that a unique end of its id names.
+    """Return the open request that a unique end of its id names, of at least four characters.
 
     Raises RefusedError: with WAIT_CLOSED, and what became of it, where it was answered or closed before.
     """
     waits = inbox.pending(reader)
-    found = [wait for wait in waits if name and wait.id.endswith(name.lower())]
+    if len(name) < ID_END_CHARS_MIN:
+        what = f"{name!r} is too short to name a request"
+        _refuse(RefusalCode.INVALID_INPUT, f"{what}: give at least {ID_END_CHARS_MIN} characters of its end.")
+    found = [wait for wait in waits if is_end(name, wait.id)]
     if len(found) == 1:
         return found[0]
     if found:

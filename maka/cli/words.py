@@ -22,12 +22,14 @@ _ASIDE = re.compile(
     r"|These protected files were replaced by someone else while the command ran:[^\n]*"
 )
 """What `maka.tools.inside` says of protected files; a test holds the two together."""
+ID_END_CHARS_MIN = 4
 _TELLING = ("command", "file_path", "path", "url", "query", "name")
 _ADVICE = {
     FailureClass.AUTH: "check the profile's key: maka doctor",
     FailureClass.BILLING: "the provider wants to be paid: see its console",
     FailureClass.RATE_LIMIT: "try again later, or use another profile with -m",
     FailureClass.CONTEXT_OVERFLOW: "start a new session, or use a model with a larger window",
+    FailureClass.ANSWER_TOO_LONG: "ask for less at a time",
     FailureClass.NETWORK: "is the server there? maka doctor tells",
     FailureClass.PROVIDER_UNAVAILABLE: "try again with --continue",
     FailureClass.TIMEOUT: "try again with --continue, or raise first_event_s or idle_s of the profile",
@@ -52,6 +54,11 @@ def duration(milliseconds: int | None) -> str:
         return f"{milliseconds / 1_000:.1f} s"
     minutes, seconds = divmod(round(milliseconds / 1_000), 60)
     return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def is_end(name: str, whole: str) -> bool:
+    """Say whether a name means this id: the whole of it, or an end that is too long to be met by accident."""
+    return len(name) >= ID_END_CHARS_MIN and whole.endswith(name.lower())
 
 
 def short_id(value: str) -> str:

@@ -118,6 +118,14 @@ def test_a_wrong_answer_changes_nothing(
     assert waits(machine) == [request]
 
 
+@pytest.mark.parametrize("chars", [1, 3])
+def test_a_few_characters_name_no_request(machine: Machine, model: ScriptedModel, chars: int) -> None:
+    request = parked(machine)
+    refused(machine.maka("answer", request[-chars:], "--option", "1"), 2, "at least 4 characters")
+    assert waits(machine) == [request]
+    assert machine.maka("answer", request[-4:], "--option", "1").code == 0
+
+
 def test_an_answer_to_nothing(machine: Machine, model: ScriptedModel) -> None:
     parked(machine)
     refused(machine.maka("answer", "ffffffff", "allow"), 2, "maka inbox")

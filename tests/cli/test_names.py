@@ -30,7 +30,7 @@ HEADERS = [header(1, "00aa"), header(2, "00ba", position=90), header(12, "0c12")
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("#12", 12), ("12", 12), ("2", 2), ("@last", 2), ("aa", 1), ("0C12", 12), ("0002", 2), ("00002", 2)],
+    [("#12", 12), ("12", 12), ("2", 2), ("@last", 2), ("00aa", 1), ("0C12", 12), ("0002", 2), ("00002", 2)],
 )
 def test_a_session_is_named_by_number_last_or_the_end_of_its_id(name: str, number: int) -> None:
     assert find_session(HEADERS, name).number == number
@@ -48,7 +48,13 @@ def test_an_unknown_name_says_where_to_look(name: str) -> None:
 
 def test_an_end_that_several_ids_share_is_refused_with_their_numbers() -> None:
     with pytest.raises(RefusedError, match="#1, #2"):
-        find_session(HEADERS, "a")
+        find_session([header(1, "1cafe"), header(2, "2cafe")], "cafe")
+
+
+@pytest.mark.parametrize("name", ["a", "aa", "0aa", "AA"])
+def test_an_end_of_a_few_characters_names_nothing(name: str) -> None:
+    with pytest.raises(RefusedError, match="at least 4 characters"):
+        find_session(HEADERS, name)
 
 
 def test_an_empty_store_has_no_last_session() -> None:

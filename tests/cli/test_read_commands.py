@@ -150,12 +150,12 @@ def test_log_at_a_fact_shows_what_the_model_had_seen(cli: Cli, monkeypatch: pyte
 
 def test_an_end_of_several_run_ids_is_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     log = LogBuilder()
-    for number, text in ((0xA07, "one"), (0xB07, "two")):
+    for number, text in ((0xA0007, "one"), (0xB0007, "two")):
         log.finish(log.open_run(text, run_id=uid(number)), step=1)
     reading(monkeypatch, log)
-    code, _, err = cli("log", "07")
-    assert (code, err) == (2, "maka: '07' is the end of the ids of 2 runs: give more of it.\n")
-    assert cli("log", "a07")[0] == 0
+    code, _, err = cli("log", "0007")
+    assert (code, err) == (2, "maka: '0007' is the end of the ids of 2 runs: give more of it.\n")
+    assert cli("log", "a0007")[0] == 0
 
 
 def test_export_is_the_facts_in_camel_case(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
