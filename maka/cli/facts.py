@@ -24,6 +24,7 @@ from maka.contracts.content import (
     Thinking,
 )
 from maka.contracts.events import Committed, RuntimeEvent, is_terminal
+from projections.background import first_line
 from projections.boundary import expansion_words
 
 TEXT_CHARS_MAX = 120
@@ -125,7 +126,8 @@ def _ended(ended: ProcessEnded) -> str:
     code = "" if ended.exit_code is None else f", exit code {ended.exit_code}"
     by = "" if ended.by is None else f" by {revealed(ended.by)}"
     output = "" if ended.output is None else f", {ended.output.size_bytes:,} bytes of output kept"
-    return f"process {ended.process.pid} ({ended.shell_id}) {ended.how}{by}{code}{output}"
+    note = f": {brief(first_line(ended.note), TEXT_CHARS_MAX)}" if ended.note else ""
+    return f"process {ended.process.pid} ({ended.shell_id}) {ended.how}{by}{code}{output}{note}"
 
 
 def _workspace(found: WorkspaceChanged) -> str:

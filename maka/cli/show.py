@@ -78,12 +78,14 @@ class Page:
 
     def _shell(self, shell: "Shell") -> None:
         from maka.cli.revealed import brief
-        from projections.background import status_words
+        from projections.background import first_line, status_words
 
         how = status_words(shell) if self._owned or not shell.is_live else "orphaned; see maka ps"
         self._line(
             f"\nbackground {shell.shell_id} {brief(shell.command, 200)} · pid {shell.process.pid} · {how}", "cyan"
         )
+        if shell.note:
+            self._line(f"  ! {brief(first_line(shell.note), 1_000)}", "bold yellow")
         if self._full and shell.output is not None:
             output = self._reader.blob(shell.output.sha256) or b"(the output isn't stored)"
             for text in output.decode("utf-8", "replace").splitlines():

@@ -17,7 +17,11 @@ from maka.contracts.session_events import ProviderRetry, RunEnded, Usage
 ID_CHARS = 8
 ASIDE_CHARS_MAX = 1_000
 _ASKING = ("ask_user_question", "request_sandbox_boundary")
-_ASIDE = re.compile(r"These were changed by the command and (?:were moved aside \(to|could NOT be moved aside:)[^\n]*")
+_ASIDE = re.compile(
+    r"These were changed by the command and (?:were moved aside \(to|could NOT be moved aside:)[^\n]*"
+    r"|These protected files were replaced by someone else while the command ran:[^\n]*"
+)
+"""What `maka.tools.inside` says of protected files; a test holds the two together."""
 ID_END_CHARS_MIN = 4
 _TELLING = ("command", "file_path", "path", "url", "query", "name")
 _ADVICE = {
@@ -97,7 +101,7 @@ def call_args(name: str, args: dict[str, Any], chars_max: int = 100) -> str:
 
 
 def aside_lines(result: str) -> list[str]:
-    """Return what a command's result says of files that were moved aside, or that could not be; revealed."""
+    """Return what a command's result says of protected files that were moved aside, couldn't be, or were replaced."""
     return [brief(found[0], ASIDE_CHARS_MAX) for found in _ASIDE.finditer(result)]
 
 

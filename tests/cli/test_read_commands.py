@@ -6,11 +6,22 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from maka.contracts.actions import Actions, FileChange, Question, StateDelta, UserQuestionRequest
+from maka.contracts.actions import (
+    Actions,
+    FileChange,
+    ProcessEnded,
+    ProcessIdentity,
+    ProcessStarted,
+    Question,
+    StateDelta,
+    UserQuestionRequest,
+)
 from maka.contracts.content import FunctionCall, InvocationOpened, Outcome, RootKind, Text
 from maka.contracts.events import Author, Role, Status
-from maka.contracts.ids import CallId, EventId
+from maka.contracts.ids import CallId, EventId, RunId
 from maka.contracts.ports import Partial
+from maka.contracts.session_events import Notice
+from projections import stream_facts
 from tests.cli.builders import LogBuilder, uid, whole_log
 from tests.cli.conftest import Cli
 from tests.cli.fakes import FakeHost, FakeReader, install
@@ -184,6 +195,26 @@ def test_show_says_that_a_call_waits_and_that_an_answer_was_cut(cli: Cli, monkey
     assert out.count("The answer was cut at the model's token limit") == 1
     assert "● ask_user_question\n  … waits for an answer\n" in out
     assert "not started" not in out
+
+
+def test_what_was_put_right_after_a_background_command_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, run, call = whole_log()
+    identity = ProcessIdentity(pid=7, group=7, start_ticks=1, boot_id="b")
+    started = ProcessStarted(
+        call_id=call, process=identity, command="make", background=True, shell_id="b1", run_id=RunId(run)
+    )
+    aside = "These were changed by the command and were moved aside (to *.maka-aside-N): /project/.envrc."
+    ended = ProcessEnded(
+        call_id=call, process=identity, how="exited", exit_code=0, shell_id="b1", note=f"{aside}\n{{}}"
+    )
+    log.add(None, None, Actions(process_started=started), role=Role.SYSTEM, author=Author.TOOL)
+    last = log.add(None, None, Actions(process_ended=ended), role=Role.SYSTEM, author=Author.HOST)
+    reading(monkeypatch, log)
+    assert f"exited with code 0\n  ! {aside}\n" in cli("show", "12")[1]
+    assert f"process 7 (b1) exited, exit code 0: {aside}" in cli("log", "12")[1]
+    (notice,) = stream_facts.events_of(last.event)
+    assert isinstance(notice, Notice)
+    assert notice.text == f"b1 in the background: exited with code 0. {aside}"
 
 
 def test_show_of_an_undo_names_no_model_and_says_who_speaks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
