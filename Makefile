@@ -14,6 +14,8 @@ BENCHES := $(filter-out bench/_%,$(sort $(wildcard bench/*.py)))
 
 # A task is a person's words. $(value …) takes them as they are, without expanding a `$` in them, and the recipe reads
 # them from its environment, so neither make nor the shell ever interprets them.
+# A DIR of the environment is somebody else's, and no reason to refuse the demo.
+GIVEN := $(strip $(foreach name,TASK DIR,$(if $(filter command,$(origin $(name))),$(name))))
 DIR ?= .
 override TASK := $(value TASK)
 override DIR := $(value DIR)
@@ -37,7 +39,9 @@ help:
 	@echo 'make clean                   remove .venv, caches and build output'
 
 run: $(VENV)/.run
-	@if [ -z "$$TASK" ]; then exec $(PY) -m maka demo; else exec $(PY) -m maka run --cwd "$$DIR" -- "$$TASK"; fi
+	@if [ -n "$$TASK" ]; then exec $(PY) -m maka run --cwd "$$DIR" -- "$$TASK"; \
+	elif [ -z '$(GIVEN)' ]; then exec $(PY) -m maka demo; \
+	else echo 'There is no task: make run TASK="what to do" DIR=path. make run alone is the demo.' >&2; exit 2; fi
 
 test: $(VENV)/.dev
 	@$(PY) -m pytest $(QUIET) -n 2 --dist loadfile -m 'not slow and not model'

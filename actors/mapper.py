@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from actors import too_long
 from actors.verdicts import ToolAnswer
 from maka.contracts.actions import (
     Actions,
@@ -16,6 +17,7 @@ from maka.contracts.actions import (
     TokenUsage,
     ToolDispatch,
 )
+from maka.contracts.codec import canonical_json
 from maka.contracts.content import (
     Content,
     FunctionCall,
@@ -29,7 +31,9 @@ from maka.contracts.content import (
 )
 from maka.contracts.events import Author, Cause, ModelVisibility, Origin, Refs, Role, RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId, InvocationId, MessageId, RunId, SessionId, TurnId
+from maka.contracts.limits import CALL_FACT_BYTES_MAX
 from maka.contracts.model_ports import AssembledCall, UsageReport
+from projections.shorten import head_and_tail
 
 MALFORMED_CHARS_MAX = 4_000
 
@@ -91,21 +95,32 @@ def model_request(who: Who, at: At, request: ModelRequest, cause: Cause | None =
 # -- a step -------------------------------------------------------------------------------------------------------
 
 
-def text(who: Who, at: At, words: str, *, step: int, provider_id: str | None) -> RuntimeEvent:
-    refs = Refs(step_id=str(step), provider_event_id=provider_id)
-    return _run_event(who, at, Role.MODEL, Author.AGENT, Text(text=words), refs=refs, origin=Origin.PROVIDER)
+def text(who: Who, at: At, content: Text, *, step: int, provider_id: str | None) -> RuntimeEvent:
+    refs = Refs(step_id=str(step), provider_event_id=_id(provider_id))
+    return _run_event(who, at, Role.MODEL, Author.AGENT, content, refs=refs, origin=Origin.PROVIDER)
 
 
-def thinking(who: Who, at: At, words: str, *, step: int, signature: str | None) -> RuntimeEvent:
-    content, refs = Thinking(text=words, signature=signature), Refs(step_id=str(step))
+def thinking(who: Who, at: At, content: Thinking, *, step: int) -> RuntimeEvent:
+    refs = Refs(step_id=str(step))
     return _run_event(who, at, Role.MODEL, Author.AGENT, content, refs=refs, origin=Origin.PROVIDER)
 
 
 def call(who: Who, at: At, asked: AssembledCall, *, step: int) -> RuntimeEvent:
-    malformed = None if asked.args is not None else asked.raw[:MALFORMED_CHARS_MAX]
-    content = FunctionCall(name=asked.name, args=asked.args or {}, malformed=malformed, cut=asked.cut)
-    refs = Refs(step_id=str(step), tool_call_id=asked.provider_id)
+    """Return a call as a fact that the ledger takes, however long its name, its id and its arguments are."""
+    args, malformed, size_bytes = asked.args, None, asked.too_long
+    if args is not None and len(given := canonical_json(args)) > CALL_FACT_BYTES_MAX:
+        args, size_bytes = None, len(given)
+    if size_bytes is not None:
+        malformed = too_long.arguments(asked.raw, size_bytes)
+    elif args is None:
+        malformed = head_and_tail(asked.raw, MALFORMED_CHARS_MAX)
+    content = FunctionCall(name=too_long.name(asked.name), args=args or {}, malformed=malformed, cut=asked.cut)
+    refs = Refs(step_id=str(step), tool_call_id=_id(asked.provider_id))
     return _run_event(who, at, Role.MODEL, Author.AGENT, content, refs=refs, origin=Origin.PROVIDER)
+
+
+def _id(given: str | None) -> str | None:
+    return None if given is None else too_long.name(given)
 
 
 def usage(who: Who, at: At, report: UsageReport, *, step: int, finish_reason: str | None) -> RuntimeEvent:
@@ -116,7 +131,7 @@ def usage(who: Who, at: At, report: UsageReport, *, step: int, finish_reason: st
         cached_input=report.cached_input,
         reasoning=report.reasoning,
         total=report.total,
-        finish_reason=finish_reason,
+        finish_reason=_id(finish_reason),
     )
     return _system(who, at, actions=Actions(token_usage=tokens))
 

@@ -107,7 +107,7 @@ def build(
 
 def overflow() -> Ending:
     """Return the ending of a run whose history can't be made to fit."""
-    message = "the conversation no longer fits the model's window; start a new session or use a larger window"
+    message = "the conversation no longer fits the model's window"
     return failure(FailureClass.CONTEXT_OVERFLOW.value, message)
 
 

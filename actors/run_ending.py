@@ -67,15 +67,15 @@ def claim(d: Deciding, ending: Ending, *extras: RuntimeEvent) -> None:
     try_settle(d)
 
 
-def complete(d: Deciding, ending: Ending, events: tuple[RuntimeEvent, ...]) -> None:
+def complete(d: Deciding, ending: Ending, events: tuple[RuntimeEvent, ...], blobs: tuple[bytes, ...] = ()) -> None:
     """Take the claim of a run whose last step has finished, and append its last facts.
 
     Nothing runs any more, so nothing is cancelled, and the facts are whole, so nothing is settled in short form.
     """
     assert d.state.claim is None, "the first claim stands"
-    d.set(claim=Claim(ending=ending, was=describe(d), final=events))
+    d.set(claim=Claim(ending=ending, was=describe(d), final=events, blobs=blobs))
     d.do(*(Disarm(kind) for kind in TIMERS))
-    append(d, Purpose.FINAL, events)
+    append(d, Purpose.FINAL, events, blobs=blobs)
 
 
 def cancel_effects(d: Deciding) -> None:
@@ -114,7 +114,7 @@ def try_settle(d: Deciding) -> None:
     if waiting_for(d) and not state.claim.forced:
         return
     if state.claim.final:
-        append(d, Purpose.FINAL, state.claim.final)
+        append(d, Purpose.FINAL, state.claim.final, blobs=state.claim.blobs)
         return
     finished = state.claim.ending
     settled = settle(

@@ -174,7 +174,7 @@ def _due(d: Deciding, kind: str) -> None:
                 run_steps.retry_due(d)
         case "deadline":
             limit_s = d.state.plan.limits.active_s_max
-            words = f"the time limit of {limit_s:g} s was reached; raise it, or send “continue” to go on"
+            words = f"the time limit of {limit_s:g} s was reached"
             run_ending.claim(d, failure(FailureClass.DEADLINE.value, words))
         case "settle":
             run_ending.force(d)

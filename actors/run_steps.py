@@ -4,16 +4,18 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors import mapper
+from actors import mapper, too_long
 from actors.mapper import At
 from actors.run_effects import AckBatch, Arm, SendRequest, ShowFrame, StorePartial
 from actors.run_ending import active_ms, append, claim, complete
 from actors.run_types import Built, Deciding, NextRequest, Purpose, Stream, Wanted, failure
 from actors.verdicts import Answered, Cancelled, Overflow, Retry, StepFailed, ToolsWanted, Verdict
+from maka.contracts.content import Text, Thinking
 from maka.contracts.errors import FailureClass
 from maka.contracts.events import RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId
 from maka.contracts.limits import (
+    ANSWER_CHARS_MAX,
     PARTIAL_CHUNK_BYTES_MAX,
     PARTIAL_EVERY_S,
     RETRY_TRIES_MAX,
@@ -26,6 +28,10 @@ from projections.settlement import Ending
 
 PARTIAL_CHARS = PARTIAL_CHUNK_BYTES_MAX // 4
 """A character takes at most four bytes."""
+TOO_LONG = (
+    f"the model's answer went on for more than {ANSWER_CHARS_MAX:,} characters and was ended; the record keeps what "
+    "came"
+)
 
 
 # -- streaming ----------------------------------------------------------------------------------------------------
@@ -46,6 +52,9 @@ def deltas(d: Deciding, generation: int, batch: DeltaBatch) -> None:
         )
         others = tuple(s for s in d.state.streams if s.kind != kind)
         d.set(streams=(*others, grown))
+    if sum(stream.chars for stream in d.state.streams) > ANSWER_CHARS_MAX:
+        claim(d, failure(FailureClass.ANSWER_TOO_LONG.value, TOO_LONG))
+        return
     if not d.state.partial_armed:
         d.set(partial_armed=True)
         d.do(Arm("partial", PARTIAL_EVERY_S))
@@ -119,16 +128,21 @@ def step_ended(d: Deciding, verdict: Verdict) -> None:
             assert_never(verdict)
 
 
-def _said(d: Deciding, signature: str | None, provider_id: str | None) -> list[RuntimeEvent]:
-    """Return the final events of the step's streams: thinking, then text."""
+def _said(d: Deciding, signature: str | None, provider_id: str | None) -> tuple[list[RuntimeEvent], tuple[bytes, ...]]:
+    """Return the final events of the step's streams, thinking before text, and the values that they name."""
     events: list[RuntimeEvent] = []
+    blobs: tuple[bytes, ...] = ()
     for stream in sorted(d.state.streams, key=lambda s: s.kind == "text"):
-        at, words, step = At(stream.id, d.env.now_ms), stream.text, d.state.step
+        at, step = At(stream.id, d.env.now_ms), d.state.step
+        words, whole, more = too_long.words(stream.text)
+        blobs += more
         if stream.kind == "thinking":
-            events.append(mapper.thinking(d.who, at, words, step=step, signature=signature))
+            thought = Thinking(text=words, signature=signature, whole=whole)
+            events.append(mapper.thinking(d.who, at, thought, step=step))
         elif words:
-            events.append(mapper.text(d.who, at, words, step=step, provider_id=provider_id))
-    return events
+            said = Text(text=words, whole=whole)
+            events.append(mapper.text(d.who, at, said, step=step, provider_id=provider_id))
+    return events, blobs
 
 
 def _usage(d: Deciding, report: UsageReport, finish_reason: str | None) -> RuntimeEvent:
@@ -136,7 +150,7 @@ def _usage(d: Deciding, report: UsageReport, finish_reason: str | None) -> Runti
 
 
 def _tools_wanted(d: Deciding, verdict: ToolsWanted) -> None:
-    events = _said(d, verdict.signature, verdict.provider_id)
+    events, blobs = _said(d, verdict.signature, verdict.provider_id)
     if verdict.usage is not None:
         events.append(_usage(d, verdict.usage, verdict.finish_reason))
     events += [mapper.call(d.who, d.at(), asked, step=d.state.step) for asked in verdict.calls[:STEP_CALLS_MAX]]
@@ -144,18 +158,18 @@ def _tools_wanted(d: Deciding, verdict: ToolsWanted) -> None:
     if dropped > 0:
         words = f"the model asked for {dropped} calls more than the {STEP_CALLS_MAX} that one step may have"
         events.append(mapper.notice(d.who, d.at(), "calls_dropped", words))
-    append(d, Purpose.STEP, tuple(events))
+    append(d, Purpose.STEP, tuple(events), blobs=blobs)
 
 
 def _answered(d: Deciding, verdict: Answered) -> None:
     """The last step: its text, its usage and the terminal are one append, and the claim is taken with it."""
     stop_reason = "max_tokens" if verdict.finish_reason == "length" else "end_turn"
-    events = _said(d, verdict.signature, verdict.provider_id)
+    events, blobs = _said(d, verdict.signature, verdict.provider_id)
     if verdict.usage is not None:
         events.append(_usage(d, verdict.usage, verdict.finish_reason))
     duration_ms, steps = active_ms(d), d.state.step
     events.append(mapper.completed(d.who, d.at(), stop_reason=stop_reason, steps=steps, duration_ms=duration_ms))
-    complete(d, Ending(status=Status.COMPLETED, stop_reason=stop_reason), tuple(events))
+    complete(d, Ending(status=Status.COMPLETED, stop_reason=stop_reason), tuple(events), blobs)
 
 
 def _wait_to_retry(d: Deciding, verdict: Retry) -> None:

@@ -24,7 +24,7 @@ def step_stored(d: Deciding, events: tuple[RuntimeEvent, ...]) -> None:
     """The step's calls are durable: ask the gate about each, and dispatch those that may run."""
     d.set(streams=())
     if (limit := d.state.plan.limits.tokens_max) is not None and d.state.tokens >= limit:
-        claim(d, failure(FailureClass.BUDGET.value, f"the run used its {limit:,} tokens; raise the limit to go on"))
+        claim(d, failure(FailureClass.BUDGET.value, f"the run used its {limit:,} tokens"))
         return
     calls = tuple(event for event in events if isinstance(event.content, FunctionCall))
     verdicts = tool_gate.check_step(calls, d.env.tools, d.state.failures)
@@ -171,7 +171,7 @@ def all_answered(d: Deciding) -> None:
     ending = _limit(d)
     if ending is not None:
         if ending.failure_class == FailureClass.TOOL_STEP_CAP_REACHED:
-            words = "The step limit was reached with tools still wanted; the task may be incomplete. Send “continue”."
+            words = "The step limit was reached with tools still wanted; the task may be incomplete."
             claim(d, ending, mapper.notice(d.who, d.at(), "step_limit", words))
         else:
             claim(d, ending)
@@ -190,7 +190,7 @@ def all_answered(d: Deciding) -> None:
 def _limit(d: Deciding) -> Ending | None:
     limits = d.state.plan.limits
     if limits.steps_max is not None and d.state.step >= limits.steps_max:
-        message = f"the step limit of {limits.steps_max} was reached with tools still wanted; send “continue” to go on"
+        message = f"the step limit of {limits.steps_max} was reached with tools still wanted"
         return failure(FailureClass.TOOL_STEP_CAP_REACHED.value, message)
     if tool_gate.must_fail(d.state.bad_rounds):
         message = f"the model made only calls that can't run, {d.state.bad_rounds} steps in a row; rephrase the task"

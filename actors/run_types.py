@@ -97,12 +97,14 @@ class InFlight(Struct, frozen=True, kw_only=True):
 class Claim(Struct, frozen=True, kw_only=True):
     """The run's ending, taken by the first message that ends it.
 
-    `extras` are facts to settle with it; `final` are the whole last facts of a completed run, in place of a settlement.
+    `extras` are facts to settle with it; `final` are the whole last facts of a completed run, in place of a settlement,
+    and `blobs` the values that those name.
     """
 
     ending: Ending
     was: str
     final: tuple[RuntimeEvent, ...] = ()
+    blobs: tuple[bytes, ...] = ()
     extras: tuple[RuntimeEvent, ...] = ()
     forced: bool = False
     retry_s: float = 0.0

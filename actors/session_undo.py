@@ -84,8 +84,15 @@ def check(command: Undo, header: Header, *, busy: bool) -> Refusal | None:
         return invalid("force goes with the files that it is for: name them")
     if header.archived:
         return Refusal(code=RefusalCode.SESSION_ARCHIVED, message=f"session #{header.number} is archived")
+    if busy and header.waiting:
+        words = (
+            f"session #{header.number} waits for an answer (maka inbox): give it, or deny; undo when its run has ended"
+        )
+        return Refusal(code=RefusalCode.NEEDS_ANSWER, message=words)
     if busy:
-        words = f"session #{header.number} is at work or waits for an answer: stop its run first, then undo"
+        words = (
+            f"session #{header.number} is at work, or has a message in its queue: let that end, or stop it; then undo"
+        )
         return Refusal(code=RefusalCode.SESSION_BUSY, message=words)
     return None
 

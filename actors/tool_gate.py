@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from actors import too_long
 from maka.contracts.codec import canonical_json, hash_hex
 from maka.contracts.content import FunctionCall
 from maka.contracts.events import RuntimeEvent
@@ -117,6 +118,8 @@ def _verdict(
         return Refuse(
             text=f"not run: {alone} must be the only call of its step. Call {name} again in a step of its own"
         )
+    if call.malformed is not None and (why := too_long.refusal(name, call.malformed)) is not None:
+        return Refuse(text=why)
     if call.cut:
         return Refuse(
             text=f"not run: the arguments of {name} were cut off by the output limit. Do it in smaller parts, with "
@@ -162,7 +165,8 @@ def _object(value: Any, schema: Mapping[str, Any], where: str) -> dict[str, Any]
     properties = _mapping(schema.get("properties"))
     required = _names(schema.get("required"))
     if schema.get("additionalProperties") is False and (unknown := [name for name in given if name not in properties]):
-        raise ArgumentError(f"{len(unknown)} unknown field(s) were given")
+        many = "1 unknown field was" if len(unknown) == 1 else f"{len(unknown)} unknown fields were"
+        raise ArgumentError(f"{many} given")
     out: dict[str, Any] = {name: item for name, item in given.items() if name not in properties}
     for name, inner in properties.items():
         item = given.get(name, _MISSING)

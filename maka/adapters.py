@@ -2,8 +2,10 @@
 
 import os
 import random
+import shlex
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -32,6 +34,7 @@ from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import find_sandbox
 from maka.edges.secrets import Secrets
 from maka.edges.timers import ThreadTimers
+from maka.given import refused
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.tools.background import BackgroundTable
@@ -143,7 +146,7 @@ def normaliser(config: Config) -> Callable[[Expansion, str], Expansion]:
         try:
             return normalise(grants, workspace, ground)
         except (ExpansionError, OSError) as error:
-            raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=str(error))) from None
+            raise refused(str(error)) from None
 
     return real
 
@@ -151,7 +154,18 @@ def normaliser(config: Config) -> Callable[[Expansion, str], Expansion]:
 def untouchable(config: Config) -> Ground:
     """Return what no session touches unasked on this machine."""
     packages = (str(Path(__file__).parent), actors.__path__[0], projections.__path__[0])
-    return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""), (sys.prefix, *packages))
+    code = (sys.prefix, sys.base_prefix, *packages, *_key_programs(config))
+    return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""), code)
+
+
+def _key_programs(config: Config) -> list[str]:
+    """Return every existing file that a profile's `key_cmd` names: it runs outside of every sandbox."""
+    words: list[str] = []
+    for profile in config.profiles.values():
+        with suppress(ValueError):  # a quote that isn't closed: told when the key is used
+            words += shlex.split(profile.key_cmd or "")
+    found = (which(word) or str(Path(word).expanduser()) for word in words)
+    return [path for path in found if os.path.isabs(path) and os.path.isfile(path)]
 
 
 def own_files(config: Config) -> tuple[str, ...]:

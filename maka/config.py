@@ -209,10 +209,12 @@ def _profile(config_file: Path, name: str, raw: dict[str, Any]) -> ModelProfile:
 
 
 def _check_values(profile: ModelProfile, where: str) -> None:
-    times_s = (profile.first_event_s, profile.idle_s)
-    sizes = (profile.context_window or 1, profile.max_output_tokens or 1, profile.max_concurrent or 1)
-    if not all(value >= 0 for value in (*times_s, *sizes)):  # not-a-number is neither
-        _refuse(f"{where}: times and sizes aren't negative; 0 turns a time limit off")
+    for key in ("first_event_s", "idle_s"):
+        if not getattr(profile, key) >= 0:  # not-a-number isn't, either
+            _refuse(f"{where} {key} is a number of seconds, or 0 for no limit")
+    for key in ("context_window", "max_output_tokens", "max_concurrent"):
+        if (value := getattr(profile, key)) is not None and value < 1:
+            _refuse(f"{where} {key} is a whole number from 1; leave it out where there is no limit")
     for name, value in profile.headers.items():
         # The value isn't shown: it may be a key.
         if _HEADER_NAME.fullmatch(name) is None or not (value.isascii() and value.isprintable()):
@@ -303,11 +305,12 @@ def _key_from_file(name: str, where: str) -> str:
 
 
 def _key_from_command(command: str, where: str) -> str:
-    # No shell: what a configuration names is one program with its arguments, and quoting stays obvious.
+    # No shell: what a configuration names is one program with its arguments, and quoting stays obvious. It runs in no
+    # workspace: a program may load what lies where it begins.
     try:
         argv = shlex.split(command)
         done = subprocess.run(
-            argv, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=KEY_COMMAND_TIMEOUT_S
+            argv, check=False, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=KEY_COMMAND_TIMEOUT_S
         )
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
         reason = "took too long" if isinstance(error, subprocess.TimeoutExpired) else str(error)

@@ -6,8 +6,10 @@ outcome, never a failure, and the same command id sent again tells. A refusal is
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Literal, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from actors.address import Address, OneShot
@@ -37,15 +39,16 @@ from maka.contracts.commands import (
     UndoReceipt,
 )
 from maka.contracts.content import RunLimits
-from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
-from maka.contracts.ids import CommandId, EventId, IdSource, RunId, SessionId
+from maka.contracts.errors import LedgerError, OutcomeUnknownError, Refusal, RefusalCode, RefusedError
+from maka.contracts.ids import CommandId, EventId, IdSource, RunId
 from maka.contracts.limits import COMMAND_TIMEOUT_S, UNDO_TIMEOUT_S
 from maka.contracts.ports import LedgerReader
 from maka.subscription import Subscription
 from projections import background, boundary, inbox
 from projections.background import Shell
-from projections.inbox import PendingWait
+from projections.inbox import Closed, PendingWait
 
+SAID_CHARS_MAX = 200
 R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet, UndoReceipt, BackgroundStopped)
 
 
@@ -74,14 +77,15 @@ class SessionManager:
         self, cwd: str, *, title: str | None = None, boundary: str = "ask", command_id: str | None = None
     ) -> SessionCreated:
         """Make a session that works in a directory, which must be readable. `boundary` is its tools' profile."""
-        folder, real = os.path.abspath(cwd), os.path.realpath(cwd)
+        named = given.path(cwd)
+        folder, real = os.path.abspath(named), os.path.realpath(named)
         given.check_directory(folder)
         given.check_directory(real)
         command = commands.CreateSession(
             command_id=self._command_id(command_id),
             cwd=folder,
             real_cwd=real,
-            title=title and given.text(title),
+            title=None if title is None else given.text(title, "a title"),
             boundary=given.profile(boundary),
         )
         reply: OneShot[Reply] = OneShot()
@@ -99,10 +103,10 @@ class SessionManager:
         """Give a session a message: an idle one starts a run, a busy one queues it durably."""
         command = commands.SendMessage(
             command_id=self._command_id(command_id),
-            session_id=SessionId(session_id),
-            text=given.text(text),
-            profile=given.text(profile),
-            limits=limits or RunLimits(),
+            session_id=given.session(session_id),
+            text=given.text(text, "a message"),
+            profile=given.name(profile, "a profile's name"),
+            limits=given.limits(limits),
         )
         reply: OneShot[Reply] = OneShot()
         return self._answer(SendMessage(command=command, reply=reply), reply, command.command_id, MessageAccepted)
@@ -112,25 +116,27 @@ class SessionManager:
 
         Background shells go on: the receipt names them, and `stop_background` ends them.
         """
-        command = commands.Stop(session_id=SessionId(session_id), source=given.text(source))
+        command = commands.Stop(session_id=given.session(session_id), source=given.source(source))
         reply: OneShot[Reply] = OneShot()
-        receipt = self._answer(StopSession(command=command, reply=reply), reply, f"stop {session_id}", StopReceipt)
-        live = (shell.shell_id for shell in self.background(session_id) if shell.is_live)
+        receipt = self._answer(
+            StopSession(command=command, reply=reply), reply, f"stop {command.session_id}", StopReceipt
+        )
+        live = (shell.shell_id for shell in self.background(command.session_id) if shell.is_live)
         return replace(receipt, background=tuple(live))
 
     def background(self, session_id: str | None = None) -> list[Shell]:
         """Return a session's background shells, ended ones too; without a session, those of all that live."""
         if session_id is None:
             return background.live(self._reader)
-        return background.read_all(self._reader, (SessionId(session_id),))
+        return background.read_all(self._reader, (given.session(session_id),))
 
     def stop_background(self, session_id: str, shell_id: str, by: str = "client") -> BackgroundStopped:
         """End a background shell with all that it started; returns when its end is durable."""
-        who, what = given.text(by), given.text(shell_id)
-        command = commands.StopBackground(session_id=SessionId(session_id), shell_id=what, by=who)
+        who, what = given.name(by, "a client's name"), given.name(shell_id, "a shell's name")
+        command = commands.StopBackground(session_id=given.session(session_id), shell_id=what, by=who)
         reply: OneShot[Reply] = OneShot()
         return self._answer(
-            StopShell(command=command, reply=reply), reply, f"stop {shell_id} of {session_id}", BackgroundStopped
+            StopShell(command=command, reply=reply), reply, f"stop {what} of {command.session_id}", BackgroundStopped
         )
 
     def answer(
@@ -145,20 +151,34 @@ class SessionManager:
     ) -> AnswerTaken:
         """Answer what a run waits for; the first answer wins, and a parked run goes on with it.
 
-        A boundary request takes a decision and how long it holds, a question the answers in their order.
+        A boundary request takes a decision and how long it holds, a question the answers in their order. A refusal of
+        a later answer says who was first, and with what.
         """
         if (decision is None) == (answers is None):
             raise given.refused("give a decision for a boundary request, or answers for a question: one of the two")
         command = commands.Answer(
-            session_id=SessionId(session_id),
-            request_id=EventId(request_id),
+            session_id=given.session(session_id),
+            request_id=EventId(given.name(request_id, "a request's id")),
             client=given.client_name(client),
             decision=decision,
             scope=scope,
-            answers=None if answers is None else tuple(map(given.answer_text, answers)),
+            answers=None if answers is None else tuple(map(given.answer_text, given.several(answers, "answers"))),
         )
         reply: OneShot[Reply] = OneShot()
-        return self._answer(AnswerWait(command=command, reply=reply), reply, f"answer {request_id}", AnswerTaken)
+        message = AnswerWait(command=command, reply=reply)
+        try:
+            return self._answer(message, reply, f"answer {command.request_id}", AnswerTaken)
+        except RefusedError as error:
+            if error.refusal.code is RefusalCode.WAIT_CLOSED and (how := self._how_closed(command)):
+                raise RefusedError(Refusal(code=RefusalCode.WAIT_CLOSED, message=how)) from None
+            raise
+
+    def _how_closed(self, late: commands.Answer) -> str | None:
+        """Say what became of a request that is answered too late; None where the log doesn't tell (yet)."""
+        with suppress(LedgerError):
+            closed = inbox.closing(self._reader.iter_session(late.session_id), late.request_id)
+            return None if closed is None else _too_late(closed)
+        return None
 
     def undo(
         self,
@@ -176,9 +196,9 @@ class SessionManager:
         """
         command = commands.Undo(
             command_id=self._command_id(command_id),
-            session_id=SessionId(session_id),
-            run_id=None if run_id is None else RunId(run_id),
-            files=tuple(os.path.realpath(path) for path in files),
+            session_id=given.session(session_id),
+            run_id=None if run_id is None else RunId(given.name(run_id, "a run's id")),
+            files=tuple(os.path.realpath(given.path(path)) for path in given.several(files, "files")),
             force=force,
         )
         reply: OneShot[Reply] = OneShot()
@@ -191,10 +211,9 @@ class SessionManager:
 
     def boundary(self, session_id: str) -> Boundary:
         """Return what a session's tools may touch, with the fact that each grant came from."""
-        state = boundary.project(self._reader.iter_session(SessionId(session_id)))
+        state = boundary.project(self._reader.iter_session(given.session(session_id)))
         if state is None:
-            words = f"there is no session {session_id[:64]!r}; `maka sessions` lists them"
-            raise RefusedError(Refusal(code=RefusalCode.UNKNOWN_SESSION, message=words))
+            raise RefusedError(_unknown())
         return state.boundary
 
     def change_boundary(
@@ -212,15 +231,16 @@ class SessionManager:
 
         Paths of `grants` may be relative to the workspace; what becomes the fact is real and absolute.
         """
-        if grants is not None and grants != Expansion():
-            grants = self._normalise(given.fitting(grants), self.boundary(session_id).workspace)
+        wider = given.grants(grants)
+        if wider != Expansion():
+            wider = self._normalise(wider, self.boundary(session_id).workspace)
         command = commands.ChangeBoundary(
             command_id=self._command_id(command_id),
-            session_id=SessionId(session_id),
+            session_id=given.session(session_id),
             profile=None if profile is None else given.profile(profile),
-            grants=grants or Expansion(),
+            grants=wider,
             scope=scope,
-            revoked=tuple(map(EventId, revoked)),
+            revoked=tuple(EventId(given.name(each, "a grant's id")) for each in given.several(revoked, "grants")),
             client=given.client_name(client),
         )
         reply: OneShot[Reply] = OneShot()
@@ -228,14 +248,17 @@ class SessionManager:
 
     def subscribe(self, session_id: str, *, after_position: int = 0) -> Subscription:
         """Follow a session from after a position; live events come as they happen."""
+        followed, after = given.session(session_id), given.position(after_position)
+        if self._reader.header_of(followed) is None:
+            raise RefusedError(_unknown())
         subscription = Subscription(self._feed)
-        message = Subscribe(session_id=SessionId(session_id), after_position=after_position, sink=subscription)
+        message = Subscribe(session_id=followed, after_position=after, sink=subscription)
         if not self._feed.tell(message):
             raise RefusedError(_not_ready())
         return subscription
 
-    def _command_id(self, given: str | None) -> CommandId:
-        return CommandId(self._ids() if given is None else given)
+    def _command_id(self, own: str | None) -> CommandId:
+        return CommandId(self._ids()) if own is None else given.command_id(own)
 
     def _answer(
         self,
@@ -245,8 +268,7 @@ class SessionManager:
         wanted: type[R],
         timeout_s: float | None = None,
     ) -> R:
-        given.fitting(message.command)
-        if not self._kernel.tell(message):
+        if not self._kernel.tell(replace(message, command=given.fitting(message.command))):
             raise RefusedError(_not_ready())
         answer = reply.wait_unless(self._failed, self._timeout_s if timeout_s is None else timeout_s)
         if answer is None:
@@ -254,10 +276,37 @@ class SessionManager:
         if isinstance(answer, Refusal):
             if answer.code is RefusalCode.OUTCOME_UNKNOWN:
                 raise OutcomeUnknownError(name)
-            raise RefusedError(answer)
+            raise RefusedError(replace(answer, message=given.one_line(answer.message)))
         assert isinstance(answer, wanted), f"{type(answer).__name__} answers {type(message).__name__}"
         return answer
 
 
+def _unknown() -> Refusal:
+    return Refusal(code=RefusalCode.UNKNOWN_SESSION, message="no such session; `maka sessions` lists them")
+
+
 def _not_ready() -> Refusal:
     return Refusal(code=RefusalCode.NOT_READY, message="the host isn't running; start it again")
+
+
+def _too_late(closed: Closed) -> str:
+    """Say who answered a request first, and with what; texts are in quotes, as in JSON."""
+    if closed.answers is not None:
+        said = ", ".join("no answer" if each is None else _quoted(each) for each in closed.answers)
+        what = f"answered{_by(closed)}: {said}"
+    elif closed.decision is not None:
+        scope = f", {closed.scope or 'session'}" if closed.decision == "allow" else ""
+        what = f"{closed.decision}{scope}{_by(closed)}"
+    else:
+        what = f"closed: {closed.reason}"
+    return f"request {closed.id} no longer waits ({what}, position {closed.position}); this answer changed nothing"
+
+
+def _by(closed: Closed) -> str:
+    return f" by {_quoted(closed.client)}" if closed.client else ""
+
+
+def _quoted(text: str) -> str:
+    """Return a text on one line, its end left out where it is long."""
+    short = text if len(text) <= SAID_CHARS_MAX else text[: SAID_CHARS_MAX - 1] + "…"
+    return msgspec.json.encode(short).decode()

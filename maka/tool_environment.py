@@ -35,6 +35,13 @@ _CHARS_MIN = 16
 
 _LOOK = re.compile(r"(?<![A-Za-z0-9])(sk-|gsk_|xai-)[A-Za-z0-9_-]{20,}")
 
+_NOBODY_TYPES = {
+    **dict.fromkeys(("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR"), "true"),
+    **dict.fromkeys(("PAGER", "GIT_PAGER"), "cat"),
+    "GIT_TERMINAL_PROMPT": "0",
+}
+"""No program waits for someone to type: an editor leaves its text as it is, and ends."""
+
 _SECRET_HEADER = re.compile(r"auth|cookie|credential|key|password|secret|token", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s,;]+")
 
@@ -43,7 +50,7 @@ def tool_environment(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -
     """Return the environment for tools: everything but the keys of model providers and Maka's own settings.
 
     The folder of the running interpreter is added as the last one of PATH, so that there is a `python` on a machine
-    that has none; the person's own comes first.
+    that has none; the person's own comes first. Editors and pagers are ones that wait for nobody.
     """
     profiles = tuple(profiles)
     secret = _secret_names(env, profiles)
@@ -54,7 +61,7 @@ def tool_environment(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -
         if name not in secret and not name.startswith("MAKA_") and not _holds_key(value, values)
     }
     path = kept.get("PATH", os.defpath)
-    return {**kept, "PATH": os.pathsep.join([*path.split(os.pathsep), interpreter_folder()])}
+    return {**kept, **_NOBODY_TYPES, "PATH": os.pathsep.join([*path.split(os.pathsep), interpreter_folder()])}
 
 
 def secret_values(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -> tuple[str, ...]:

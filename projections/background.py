@@ -168,6 +168,11 @@ def status_words(shell: Shell) -> str:
     return LIVE if shell.is_live else how_it_ended(shell.status, exit_code=shell.exit_code, by=shell.by)
 
 
+def first_line(note: str) -> str:
+    """Return what a note of an end says to people; what follows is for the model."""
+    return note.strip("\n").partition("\n")[0]
+
+
 def how_it_ended(how: str, *, exit_code: int | None, by: str | None) -> str:
     """Say in a few words how a shell ended, as its fact has it."""
     code = "" if exit_code is None else f" (exit code {exit_code})"

@@ -4,6 +4,7 @@ A step is one answer of the model with the results of its calls, in call order, 
 log. It begins at a model request; where a log has none, at the first words after an answer.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from maka.contracts.codec import hash_hex
 from maka.contracts.content import FunctionCall, FunctionResponse, Route, Text, Thinking
 from maka.contracts.events import Committed, ModelVisibility, Role, RuntimeEvent
 from maka.contracts.ids import CallId, RunId
@@ -18,10 +20,17 @@ from maka.contracts.limits import ERROR_TEXT_CHARS_MAX
 
 _JOIN = "\n\n"
 _NO_OUTPUT = "(no output)"
+_NAME_CHARS_MAX = 64
+_NO_NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
+_ONLY_MARKS = re.compile(r"[_-]*")
+_HASH_CHARS = 8
 
 
 class Call(Struct, frozen=True, gc=False, kw_only=True):
-    """A tool call. `arguments` is JSON text of an object; `result` is None while the call is open."""
+    """A tool call. `name` is one that providers take, `arguments` JSON text of an object.
+
+    `result` is None while the call is open.
+    """
 
     call_id: CallId
     provider_id: str | None
@@ -148,9 +157,23 @@ def _call(event: RuntimeEvent, content: FunctionCall) -> Call:
     return Call(
         call_id=CallId(event.id),
         provider_id=event.refs.tool_call_id if event.refs is not None else None,
-        name=content.name,
+        name=sent_name(content.name),
         arguments=arguments_text(content),
     )
+
+
+def sent_name(name: str) -> str:
+    """Return the name that a call is sent back with: providers take 1 to 64 letters, digits, `_` and `-`.
+
+    A model may write anything, and a name that is refused would be in every later request. What isn't taken becomes
+    `_`; where that leaves no word, or must be cut, a hash of the whole tells two such names apart.
+    """
+    mended = _NO_NAME_CHARS.sub("_", name)
+    if len(mended) <= _NAME_CHARS_MAX and (mended == name != "" or _ONLY_MARKS.fullmatch(mended) is None):
+        return mended
+    mark = hash_hex(name.encode("utf-8", "surrogatepass"))[:_HASH_CHARS]
+    word = mended[: _NAME_CHARS_MAX - _HASH_CHARS - 1]
+    return f"{'unnamed' if _ONLY_MARKS.fullmatch(word) else word}_{mark}"
 
 
 def arguments_text(content: FunctionCall) -> str:

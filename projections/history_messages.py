@@ -2,6 +2,8 @@
 
 A provider's id of a call is kept where it is well-formed and new in this history, since some servers know their own;
 any other gets an id of ours that follows from the call, so that the same call has the same id in every request.
+Likewise a tool's name: the fact keeps what the model wrote, and a name that providers refuse is sent in a form that
+they take. That the model meant no tool of ours is what the call's result says.
 """
 
 import re

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from maka.contracts.actions import Question
+from maka.contracts.actions import Actions, Question
 from maka.contracts.boundary import Expansion
 from maka.contracts.codec import CodecError
 from maka.contracts.content import SessionOpened
@@ -42,6 +42,18 @@ class Inbox(Struct, frozen=True, kw_only=True):
     number: int
     position: int
     waits: Mapping[EventId, PendingWait] = {}
+
+
+class Closed(Struct, frozen=True, kw_only=True):
+    """What became of a request: a decision with its scope, answers, or else the reason why nobody answered."""
+
+    id: EventId
+    position: int
+    client: str | None = None
+    decision: str | None = None
+    scope: str | None = None
+    answers: tuple[str | None, ...] | None = None
+    reason: str | None = None
 
 
 def fold(state: Inbox | None, item: Committed) -> Inbox:
@@ -81,6 +93,35 @@ def pending(reader: LedgerReader) -> list[PendingWait]:
             continue  # `maka sessions` and `maka verify` name it
         waits += () if state is None else state.waits.values()
     return sorted(waits, key=lambda wait: wait.position)
+
+
+def closing(items: Iterable[Committed], ending: str) -> Closed | None:
+    """Return what became of the request whose id ends so, by facts in order of position; None while it waits."""
+    asked: EventId | None = None
+    for item in items:
+        actions = item.event.actions
+        if actions is None:
+            continue
+        if _asks(actions) and item.event.id.endswith(ending):
+            asked = item.event.id
+        elif asked is not None and _closed(item.event) == asked:
+            return _how(item, actions, asked)
+    return None
+
+
+def _asks(actions: Actions) -> bool:
+    delta = actions.state_delta
+    return actions.user_question_request is not None or (delta is not None and delta.boundary_request is not None)
+
+
+def _how(item: Committed, actions: Actions, asked: EventId) -> Closed:
+    position, delta = item.position, actions.state_delta
+    if (given := actions.user_question_answer) is not None:
+        return Closed(id=asked, position=position, client=given.client, answers=given.answers)
+    assert delta is not None
+    if (made := delta.boundary_decision) is not None:
+        return Closed(id=asked, position=position, client=made.client, decision=made.decision, scope=made.scope)
+    return Closed(id=asked, position=position, reason=delta.wait_closed_reason or "closed")
 
 
 def _asked(state: Inbox, item: Committed) -> PendingWait | None:

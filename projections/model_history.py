@@ -22,12 +22,12 @@ from maka.contracts.events import Committed, is_terminal
 from maka.contracts.ids import CallId, InvocationId, RunId, SessionId
 from maka.contracts.model_ports import ChatMessage
 from projections.chunks import Chunks
-from projections.history_items import Turn, arguments_text, build, is_request, is_visible
+from projections.history_items import Turn, arguments_text, build, is_request, is_visible, sent_name
 from projections.history_messages import Messages, carried
 from projections.log_order import LogOrder, advance
 from projections.window import Estimate, Window, abridge
 
-PROJECTOR_VERSION = 1
+PROJECTOR_VERSION = 2
 """Recorded with each request: which rules made its messages."""
 
 
@@ -137,7 +137,7 @@ def _take(turn: OpenTurn, item: Committed) -> tuple[OpenTurn, int]:
     visible, calls, chars = is_visible(event), turn.calls, 0
     if isinstance(content, FunctionCall):
         calls = {**calls, CallId(event.id): visible}
-        chars = len(content.name) + len(arguments_text(content))
+        chars = len(sent_name(content.name)) + len(arguments_text(content))
     elif isinstance(content, FunctionResponse):
         if content.call_id not in calls:
             raise FoldError(f"position {item.position}: a response to {content.call_id}, which isn't an open call")

@@ -148,6 +148,7 @@ def run_ended(ended: RunRecord) -> RunEnded:
         exit=code.name.lower(),
         failure_class=ended.failure_class,
         abort_source=ended.abort_source,
+        stop_reason=ended.stop_reason,
         final_text=ended.final_text,
         usage=ended.usage,
         duration_ms=ended.duration_ms,

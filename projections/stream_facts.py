@@ -37,7 +37,7 @@ from maka.contracts.session_events import (
     UserQuestionAnswerAck,
     UserQuestionAsked,
 )
-from projections.background import how_it_ended
+from projections.background import first_line, how_it_ended
 from projections.boundary import expansion_words
 from projections.run_state import terminal_fact
 
@@ -136,7 +136,8 @@ def _background(common: _Common, actions: Actions) -> Iterator[SessionEvent]:
         yield Notice(**common, note="background_started", text=text)
     if (ended := actions.process_ended) is not None:
         words = how_it_ended(ended.how, exit_code=ended.exit_code, by=ended.by)
-        yield Notice(**common, note="background_ended", text=f"{ended.shell_id} in the background: {words}")
+        more = f". {first_line(ended.note)}" if ended.note else ""
+        yield Notice(**common, note="background_ended", text=f"{ended.shell_id} in the background: {words}{more}")
 
 
 def _asking(event: RuntimeEvent, actions: Actions) -> Iterator[SessionEvent]:

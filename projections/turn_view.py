@@ -16,11 +16,12 @@ from maka.contracts.content import (
     FunctionCall,
     FunctionResponse,
     InvocationOpened,
+    RootKind,
     SystemNote,
     Text,
     Thinking,
 )
-from maka.contracts.events import Committed, Role
+from maka.contracts.events import Author, Committed, Role
 from maka.contracts.ids import CallId, EventId, RunId, TurnId
 from maka.contracts.session_events import Usage
 from projections import run_record
@@ -30,7 +31,7 @@ from projections.run_record import RunFold
 class Said(
     Struct, frozen=True, gc=False, kw_only=True, rename="camel", tag_field="type", tag="said", omit_defaults=True
 ):
-    """Words of the user, the assistant, or its thinking (`who`)."""
+    """Words of the user, the assistant, its thinking, or Maka itself (`who`: host) in the user's lane."""
 
     position: int
     ts: int
@@ -110,7 +111,10 @@ Shown = Said | ToolActivity | Noted | Asking
 
 
 class TurnView(Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
-    """One turn. `position` and `last_position` are those of its first and newest fact; the rest is its run's record."""
+    """One turn. `position` and `last_position` are those of its first and newest fact; the rest is its run's record.
+
+    An `undo` asks no model: its `profile` and `model` are those that the session had.
+    """
 
     turn_id: TurnId
     run_id: RunId
@@ -122,6 +126,8 @@ class TurnView(Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit
     status: str
     failure_class: str | None = None
     abort_source: str | None = None
+    stop_reason: str | None = None
+    undo: bool = False
     error: str | None = None
     recovered: str | None = None
     duration_ms: int = 0
@@ -153,6 +159,8 @@ def build_turn(facts: Iterable[Committed]) -> TurnView:
         status=record.status,
         failure_class=record.failure_class,
         abort_source=record.abort_source,
+        stop_reason=record.stop_reason,
+        undo=builder.undo,
         error=record.error,
         recovered=record.recovered,
         duration_ms=record.duration_ms,
@@ -170,6 +178,7 @@ class _Builder:
         self.items: list[Shown] = []
         self.places: dict[CallId, int] = {}
         self.waits: dict[EventId, int] = {}
+        self.undo = False
 
     def take(self, fact: Committed) -> None:
         event = fact.event
@@ -177,6 +186,8 @@ class _Builder:
             self._act(event.actions)
             self._ask(fact, event.actions)
         content = event.content
+        if isinstance(content, InvocationOpened):
+            self.undo = content.root is RootKind.UNDO
         if content is None or isinstance(content, InvocationOpened):
             return
         if isinstance(content, FunctionResponse):
@@ -185,7 +196,7 @@ class _Builder:
             self.places[CallId(event.id)] = len(self.items)
             self.items.append(_called(fact, content))
         elif isinstance(content, Text):
-            self.items.append(_said(fact, content, "assistant" if event.role is Role.MODEL else event.role.value))
+            self.items.append(_said(fact, content, _speaker(fact)))
         elif isinstance(content, Thinking):
             self.items.append(_said(fact, content, "thinking"))
         elif isinstance(content, SystemNote):
@@ -245,6 +256,12 @@ class _Builder:
             return
         files = activity.files if changed is None else (*activity.files, changed)
         self.items[index] = replace(activity, dispatched=activity.dispatched or dispatched, files=files)
+
+
+def _speaker(fact: Committed) -> str:
+    if fact.event.role is Role.MODEL:
+        return "assistant"
+    return "host" if fact.event.author is Author.HOST else fact.event.role.value
 
 
 def _asking(fact: Committed, actions: Actions) -> Asking | None:

@@ -11,6 +11,8 @@ from maka.contracts.content import FunctionCall, FunctionResponse
 from maka.contracts.events import Committed, is_terminal
 from maka.contracts.model_ports import ChatMessage
 
+NAME_PATTERN = "[A-Za-z0-9_-]{1,64}"
+
 
 def check_messages(messages: Sequence[ChatMessage], *, id_pattern: str = "[A-Za-z0-9_-]{1,40}") -> None:
     """Assert that a strict Chat Completions provider takes these messages.
@@ -39,7 +41,7 @@ def check_messages(messages: Sequence[ChatMessage], *, id_pattern: str = "[A-Za-
         for call in message.calls:
             assert re.fullmatch(id_pattern, call.id), f"an id that providers refuse: {call.id!r}"
             assert call.id not in ids, f"an id twice: {call.id}"
-            assert call.name, "a call without a name"
+            assert re.fullmatch(NAME_PATTERN, call.name), f"a name that providers refuse: {call.name!r}"
             ids.add(call.id)
             msgspec.json.decode(call.arguments, type=dict[str, Any])
             expected.append(call.id)

@@ -34,10 +34,13 @@ words = st.sampled_from(["look", "a\nb", "«»", " ", "x" * 300, "y" * 5_000])
 routes = st.sampled_from(
     [Route(profile="p", provider="scripted", model="m"), Route(profile="q", provider="other", model="n")]
 )
-provider_ids = st.sampled_from([None, "call_0", "call_1", "functions.Read:0", "", "z" * 41, "ü"])
+names = (
+    st.sampled_from(["Read", "functions.Read", "read file", "Nope\u202e", "Read\n", "", "-", "工具", "x" * 80]) | texts
+)
+provider_ids = st.sampled_from([None, "call_0", "call_1", "functions.Read:0", "", "z" * 41, "ü", "call_0\n"]) | texts
 arguments: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
     st.sampled_from(["path", "content", "n"]),
-    st.none() | st.integers(-5, 5) | texts | st.just("c" * 4_000) | st.lists(st.booleans(), max_size=2),
+    st.none() | st.integers(-5, 5) | texts | st.just("c" * 4_000) | st.lists(st.floats() | texts, max_size=2),
     max_size=2,
 )
 outcomes = st.sampled_from([Outcome.OK, Outcome.ERROR, Outcome.TIMEOUT])
@@ -139,7 +142,8 @@ class _Session:
     def call(self, run: RunLog) -> tuple[CallId, bool]:
         malformed = self.draw(texts) if self.maybe(15) else None
         args = {} if malformed is not None else self.draw(arguments)
-        call_id = run.call("Read", args, provider_id=self.draw(provider_ids), malformed=malformed)
+        name = self.draw(names)
+        call_id = run.call(name, args, provider_id=self.draw(provider_ids), malformed=malformed)
         return call_id, malformed is None
 
     def answer(self, run: RunLog, call_id: CallId, valid: bool) -> None:

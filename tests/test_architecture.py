@@ -55,6 +55,7 @@ PURE = (
     "actors.mapper",
     "actors.step_loop",
     "actors.tool_gate",
+    "actors.too_long",
 )
 IMPURE_STDLIB = frozenset(
     {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}

@@ -9,6 +9,7 @@ import click
 from msgspec import Struct
 
 from maka.cli.failure import EXIT_CODES
+from maka.cli.options import FILLED, WholeNumber
 from maka.cli.run import on_ask_option
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
@@ -56,9 +57,17 @@ class InOrder(click.Command):
 def model_options(function: F) -> F:
     """Add the options that say where a run's model is now."""
     for option in (
-        click.option("--base-url", metavar="U", help="The server's URL, in place of the profile's."),
-        click.option("--model", metavar="M", help="The model's name, in place of the one that the run had."),
-        click.option("-m", "--profile", metavar="PROFILE", help="Go on with this profile, in place of the run's own."),
+        click.option("--base-url", type=FILLED, metavar="U", help="The server's URL, in place of the profile's."),
+        click.option(
+            "--model", type=FILLED, metavar="M", help="The model's name, in place of the one that the run had."
+        ),
+        click.option(
+            "-m",
+            "--profile",
+            type=FILLED,
+            metavar="PROFILE",
+            help="Go on with this profile, in place of the run's own.",
+        ),
     ):
         function = option(function)
     return function
@@ -68,11 +77,11 @@ def model_options(function: F) -> F:
 @click.argument("request", metavar="ID")
 @click.argument("decision", required=False, metavar="[allow|deny]")
 @click.option("--scope", type=click.Choice(("once", "session", "workspace")), help="How long it holds (session).")
-@click.option("--option", type=click.IntRange(min=1), multiple=True, metavar="N", help="The N-th option.")
+@click.option("--option", type=WholeNumber(min=1), multiple=True, metavar="N", help="The N-th option.")
 @click.option("--text", multiple=True, metavar="WORDS", help="Words of your own; none leave a question open.")
 @model_options
 @click.option("--json", "as_json", is_flag=True, help="One event per line; the last line is the run's record.")
-@click.option("-o", "--output", metavar="FILE", help="Write the final text to a file, too.")
+@click.option("-o", "--output", type=FILLED, metavar="FILE", help="Write the final text to a file, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the final text only.")
 @on_ask_option
 @click.pass_context
@@ -107,6 +116,7 @@ def given_answer(options: AnswerOptions, wait: "PendingWait") -> "Given":
     """Return the answer of a command line, held against what is asked. Raises RefusedError."""
     from maka.cli.asking import how_to_answer
     from maka.cli.person import Given
+    from maka.cli.words import counted
 
     if wait.expansion is not None:
         if options.order or options.decision not in ("allow", "deny"):
@@ -115,7 +125,7 @@ def given_answer(options: AnswerOptions, wait: "PendingWait") -> "Given":
             _refuse("--scope says how long an allow holds; a deny has none.")
         return Given(decision=options.decision, scope=options.scope or "session")  # type: ignore[arg-type]
     if options.decision is not None or options.scope is not None or len(options.order) != len(wait.questions):
-        _refuse(f"This asks {len(wait.questions)} question(s), in order: {how_to_answer(wait)}.")
+        _refuse(f"This asks {counted(len(wait.questions), 'question')}, in order: {how_to_answer(wait)}.")
     numbers, texts = iter(options.option), iter(options.text)
     answers: list[str | None] = []
     for question, kind in zip(wait.questions, options.order, strict=True):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from maka.cli.options import FILLED, WholeNumber
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", metavar="S|RUN")
-@click.argument("number", metavar="[N]", type=click.IntRange(min=1), required=False)
-@click.option("-o", "--output", metavar="FILE", help="Write it to a file instead.")
+@click.argument("number", metavar="[N]", type=WholeNumber(min=1), required=False)
+@click.option("-o", "--output", type=FILLED, metavar="FILE", help="Write it to a file instead.")
 @click.option("--json", "as_json", is_flag=True, help="One artifact per line.")
 def artifacts(name: str, number: int | None, output: str | None, as_json: bool) -> None:
     """List what a session or a run left, or print one of it.
@@ -73,7 +74,7 @@ def _write_list(found: "list[Artifact]") -> None:
             str(at),
             artifact.kind,
             "-" if artifact.size_bytes is None else f"{artifact.size_bytes:,}",
-            artifact.tool or "-",
+            brief(artifact.tool or "-", 40),
             short_id(artifact.run_id),
             moment(artifact.ts),
             brief(artifact.name, 100),

@@ -1,22 +1,27 @@
 """What a request to the person looks like, and its answer: the same lines in the timeline, the inbox and `show`.
 
-Everything that a person judges is shown whole and revealed; the gutter keeps a text from passing for words of ours.
+Everything that a person judges is shown whole and revealed. Law: a text of the model begins no line: its line breaks
+are signs, and where a terminal has to fold it, each further line has a mark that no option and no prompt has.
 """
 
+import shutil
+import sys
 from collections.abc import Sequence
 
-from maka.cli.revealed import brief, revealed, revealed_lines
+from maka.cli.revealed import brief, revealed
 from maka.cli.words import short_id
 from maka.contracts.actions import Question
 from maka.contracts.boundary import Expansion
 from maka.contracts.session_events import SandboxBoundaryDecisionAck, SandboxBoundaryRequest, UserQuestionAsked
 from projections.boundary import expansion_words
-from projections.inbox import PendingWait
+from projections.inbox import Closed, PendingWait
 from projections.turn_view import Asking
 
 WHY_CHARS_MAX = 4_000
 ANSWER_CHARS_MAX = 200
 GUTTER = "  │ "
+FOLDED = "  ↳ "
+"""Before what goes on with the line above."""
 _SCOPES = {"once": "for this run", "session": "for this session", "workspace": "for this workspace"}
 
 Asked = PendingWait | SandboxBoundaryRequest | UserQuestionAsked | Asking
@@ -68,6 +73,8 @@ def decided(decision: str, scope: str | None, client: str | None) -> str:
 
 def answers_line(answers: Sequence[str | None], client: str | None) -> str:
     """Say what a person answered."""
+    if not any(answers):
+        return f"✗ left unanswered{by(client)}"
     said = ", ".join("no answer" if each is None else f'"{brief(each, ANSWER_CHARS_MAX)}"' for each in answers)
     return f"✓ answered{by(client)}: {said}"
 
@@ -83,25 +90,47 @@ def outcome_line(asking: Asking) -> str | None:
     return f"✗ no longer asked: {revealed(asking.closed or 'closed')}"
 
 
+def closed_words(closed: Closed) -> str:
+    """Say what became of a request that no longer waits."""
+    if closed.answers is not None:
+        return answers_line(closed.answers, closed.client)
+    if closed.decision is not None:
+        return decided(closed.decision, closed.scope, closed.client)
+    return f"closed: {revealed(closed.reason or '')}"
+
+
 def by(client: str | None) -> str:
     """Say who answered, where that is known."""
     return f" by {brief(client, ANSWER_CHARS_MAX)}" if client else ""
 
 
 def _boundary_lines(expansion: Expansion, justification: str) -> list[str]:
-    lines = [f"{GUTTER}{revealed(words)}" for words in expansion_words(expansion)]
+    lines = [line for words in expansion_words(expansion) for line in _item(revealed(words))]
     why = justification.strip()
-    if len(why) > WHY_CHARS_MAX:
-        return [*lines, f"{GUTTER}because: {brief(why, WHY_CHARS_MAX)}"]
-    first, *more = revealed_lines(why)
-    return [*lines, f"{GUTTER}because: {first}", *(f"{GUTTER}{line}" for line in more)] if why else lines
+    return [*lines, *_item(f"because: {brief(why, WHY_CHARS_MAX)}")] if why else lines
 
 
 def _question_lines(questions: Sequence[Question]) -> list[str]:
     lines: list[str] = []
     for number, question in enumerate(questions, 1):
-        first, *more = revealed_lines(question.question.strip("\n"))
         mark = f"{number}. " if len(questions) > 1 else ""
-        lines += [f"{GUTTER}{mark}{first}", *(f"{GUTTER}{line}" for line in more)]
-        lines += [f"{GUTTER}  [{place}] {revealed(option)}" for place, option in enumerate(question.options, 1)]
+        lines += _item(mark + revealed(question.question.strip("\n")))
+        for place, option in enumerate(question.options, 1):
+            lines += _item(f"  [{place}] {revealed(option)}")
     return lines
+
+
+def _item(text: str) -> list[str]:
+    """Return a revealed text behind the gutter, folded where a terminal would fold it without a mark."""
+    if not (sys.stdout.isatty() or sys.stderr.isatty()):
+        return [GUTTER + text]
+    return folded(text, shutil.get_terminal_size().columns)
+
+
+def folded(text: str, columns: int) -> list[str]:
+    """Return a text of one line as lines of at most so many columns (of at least 20), each with its mark."""
+    from rich.cells import chop_cells
+
+    width = max(columns, 20) - len(GUTTER)
+    first, *more = chop_cells(text, width) or [""]
+    return [GUTTER + first, *(FOLDED + line for line in more)]

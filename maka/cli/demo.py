@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from maka.cli.options import Number
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
 _SAMPLE = "bookings"
@@ -34,7 +35,7 @@ Your own task, with your own model:
 
 
 @click.command(hidden=True)
-@click.option("--pace", "pace_s", type=click.FloatRange(min=0), default=0.02, help="Seconds between pieces of text.")
+@click.option("--pace", "pace_s", type=Number(min=0), default=0.02, help="Seconds between pieces of text.")
 @click.option("--json", "as_json", is_flag=True, help="One event per line instead of the timeline.")
 def demo(pace_s: float, as_json: bool) -> int:
     """Run the sample task offline; the model is scripted."""

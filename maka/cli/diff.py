@@ -6,6 +6,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from maka.cli.options import FILLED
 from maka.contracts.commands import CommandChanges
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class ChangesShown(Struct, frozen=True, kw_only=True, rename="camel"):
 
 @click.command()
 @click.argument("name", metavar="S|RUN")
-@click.option("--file", "files", multiple=True, metavar="P", help="This file only; may be given again.")
+@click.option("--file", "files", multiple=True, type=FILLED, metavar="P", help="This file only; may be given again.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
     """Show what the agent changed, as a unified diff.
@@ -52,7 +53,7 @@ def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
     from maka.adapters import untouchable
     from maka.app import open_reader
     from maka.cli.changed import command_lines, read_changes, resolved
-    from maka.cli.output import note, printable, write, write_json
+    from maka.cli.output import note, printable, write_json
     from maka.cli.revealed import revealed
     from maka.config import load_config
     from projections.changes import by_commands
@@ -71,7 +72,7 @@ def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
         write_json(ChangesShown(session_id=found.session_id, run_id=run_id, files=tuple(shown), commands=commands))
         return
     for each in shown:
-        write(_text(each))
+        _write(each)
         for words in each.notes:
             note(f"maka: {revealed(each.path)}: {printable(words)}")
     if not shown:
@@ -151,13 +152,15 @@ def _is_binary(data: bytes | None) -> bool:
     return b"\0" in data[:BINARY_PROBE_BYTES]
 
 
-def _text(each: FileDiff) -> str:
+def _write(each: FileDiff) -> None:
     import sys
 
-    from maka.cli.output import printable
+    from maka.cli.output import printable, write, write_bytes
     from maka.cli.revealed import revealed
 
     if each.diff is None:
-        return f"{revealed(each.path)}: {each.how}, no diff\n"
-    # A pipe gets the bytes that a patch needs; a terminal nothing that could move its cursor.
-    return printable(each.diff) if sys.stdout.isatty() else each.diff
+        write(f"{revealed(each.path)}: {each.how}, no diff\n")
+    elif sys.stdout.isatty():
+        write(printable(each.diff))
+    else:
+        write_bytes(each.diff.encode("utf-8", "replace"))  # what a patch needs, to the byte

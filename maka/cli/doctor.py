@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from maka.cli.options import FILLED
 from maka.contracts.errors import ExitCode, LedgerError, RefusedError
 
 if TYPE_CHECKING:
@@ -17,9 +18,11 @@ _LIBRARIES = ("maka", "lmdb", "msgspec", "openai", "pykka")
 
 
 @click.command()
-@click.option("-m", "--profile", metavar="PROFILE", help="Check this model profile (else the default one).")
-@click.option("--model", metavar="M", help="The model's name, in place of the profile's.")
-@click.option("--base-url", metavar="U", help="The server's URL, in place of the profile's.")
+@click.option(
+    "-m", "--profile", type=FILLED, metavar="PROFILE", help="Check this model profile (else the default one)."
+)
+@click.option("--model", type=FILLED, metavar="M", help="The model's name, in place of the profile's.")
+@click.option("--base-url", type=FILLED, metavar="U", help="The server's URL, in place of the profile's.")
 @click.option("--json", "as_json", is_flag=True, help="One check per line.")
 def doctor(profile: str | None, model: str | None, base_url: str | None, as_json: bool) -> int:
     """Check that everything is there for a run.
@@ -126,6 +129,7 @@ def _profile(config: "Config", name: str | None, model: str | None, base_url: st
     from maka.app import open_provider
     from maka.cli.profiles import choose_profile
     from maka.cli.provider_check import Check, Verdict, check_provider
+    from maka.cli.revealed import revealed
     from maka.config import with_profile
 
     try:
@@ -134,7 +138,7 @@ def _profile(config: "Config", name: str | None, model: str | None, base_url: st
             found = check_provider(provider)
     except RefusedError as error:
         return [Check(name="model profile", verdict=Verdict.FAILED, detail=error.refusal.message)]
-    return [_ok("model profile", f"{profile.name}: {profile.model} at {profile.base_url}"), *found]
+    return [_ok("model profile", f"{profile.name}: {revealed(profile.model)} at {profile.base_url}"), *found]
 
 
 def _ok(name: str, detail: str) -> "Check":

@@ -24,6 +24,7 @@ from maka.contracts.content import (
     Thinking,
 )
 from maka.contracts.events import Committed, RuntimeEvent, is_terminal
+from projections.background import first_line
 from projections.boundary import expansion_words
 
 TEXT_CHARS_MAX = 120
@@ -71,10 +72,14 @@ def _content(content: Content) -> str:
         case Thinking():
             return f'thinks "{one_line(content.text, TEXT_CHARS_MAX)}"' + (" (interrupted)" * content.interrupted)
         case FunctionCall():
-            args = words.brief_args(content.args) if content.malformed is None else "malformed arguments"
-            return f"calls {content.name} {args}".rstrip()
+            args = "malformed arguments"
+            if content.malformed is None:
+                args = words.call_args(content.name, content.args)
+            return f"calls {brief(content.name, TEXT_CHARS_MAX)} {args}".rstrip()
         case FunctionResponse():
-            return f"{content.name} {content.outcome}: {one_line(content.result, TEXT_CHARS_MAX)}"
+            return (
+                f"{brief(content.name, TEXT_CHARS_MAX)} {content.outcome}: {one_line(content.result, TEXT_CHARS_MAX)}"
+            )
         case Error():
             return f"error {content.code}: {one_line(content.message, TEXT_CHARS_MAX)}"
         case SystemNote():
@@ -83,10 +88,10 @@ def _content(content: Content) -> str:
             route, source = content.route, content.source
             if content.root is RootKind.UNDO:
                 return "undo opened: no model is asked"
-            return f"run opened ({source}): profile {route.profile}, model {route.model}"
+            return f"run opened ({source}): profile {revealed(route.profile)}, model {revealed(route.model)}"
         case SessionOpened():
             title = f' "{one_line(content.title, TEXT_CHARS_MAX)}"' if content.title else ""
-            return f"session #{content.number} opened in {content.cwd}{title}"
+            return f"session #{content.number} opened in {revealed(content.cwd)}{title}"
         case _:
             assert_never(content)
 
@@ -98,7 +103,7 @@ def _actions(actions: Actions) -> Iterator[str]:
     if (usage := actions.token_usage) is not None:
         yield f"{usage.input:,} tokens in, {usage.output:,} out"
     if (dispatch := actions.tool_dispatch) is not None:
-        yield f"dispatches {dispatch.name} ({short_id(dispatch.call_id)})"
+        yield f"dispatches {brief(dispatch.name, TEXT_CHARS_MAX)} ({short_id(dispatch.call_id)})"
     if (started := actions.process_started) is not None:
         name = f" in the background as {started.shell_id}" if started.background else ""
         yield f"process {started.process.pid}{name} of {brief(started.command, TEXT_CHARS_MAX)}"
@@ -121,7 +126,8 @@ def _ended(ended: ProcessEnded) -> str:
     code = "" if ended.exit_code is None else f", exit code {ended.exit_code}"
     by = "" if ended.by is None else f" by {revealed(ended.by)}"
     output = "" if ended.output is None else f", {ended.output.size_bytes:,} bytes of output kept"
-    return f"process {ended.process.pid} ({ended.shell_id}) {ended.how}{by}{code}{output}"
+    note = f": {brief(first_line(ended.note), TEXT_CHARS_MAX)}" if ended.note else ""
+    return f"process {ended.process.pid} ({ended.shell_id}) {ended.how}{by}{code}{output}{note}"
 
 
 def _workspace(found: WorkspaceChanged) -> str:
@@ -150,7 +156,7 @@ def _session_actions(actions: Actions) -> Iterator[str]:
     if (given := actions.user_question_answer) is not None:
         yield f"{answers_line(given.answers, given.client)} ({short_id(given.request_id)})"
     for artifact in actions.artifact_delta:
-        yield f"keeps {artifact.kind} {artifact.name}"
+        yield f"keeps {artifact.kind} {brief(artifact.name, TEXT_CHARS_MAX)}"
 
 
 def _boundary(delta: StateDelta) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from maka.contracts.errors import (
     ExitCode,
@@ -65,7 +66,19 @@ def word(exit_code: ExitCode) -> str:
 
 
 def describe(error: Exception) -> Failure:
-    """Say what an error means to whoever typed the command."""
+    """Say what an error means to whoever typed the command; the message is a sentence, or more."""
+    failure = _describe(error)
+    return replace(failure, message=sentence(failure.message))
+
+
+def sentence(message: str) -> str:
+    """Return a message on one line and with its full stop; one that ends with a place is left, to be copied."""
+    message = " ".join(message.split())
+    closed = message.endswith((".", "!", "?", "…", ":")) or "/" in message.rpartition(" ")[2]
+    return message if closed else f"{message}."
+
+
+def _describe(error: Exception) -> Failure:
     match error:
         case click.ClickException():
             return Failure(code="usage", message=_usage(error), exit=ExitCode.NOT_READY)
@@ -76,13 +89,17 @@ def describe(error: Exception) -> Failure:
         case LedgerError():
             return _ledger(error)
         case FoldError():
-            return Failure(code="damage", message=f"{error}. See maka verify.", exit=ExitCode.DAMAGE)
+            return Failure(code="damage", message=_see_verify(str(error)), exit=ExitCode.DAMAGE)
         case OSError():
             where = f" ({error.filename})" if error.filename is not None else ""
             return Failure(code="system", message=f"{error.strerror or error}{where}", exit=ExitCode.FAILED)
         case _:
             message = f"A bug of Maka: {type(error).__name__}: {error}. MAKA_DEBUG=1 shows where."
             return Failure(code="internal", message=" ".join(message.split()), exit=ExitCode.FAILED)
+
+
+def _see_verify(message: str) -> str:
+    return message if "maka verify" in message else f"{message.rstrip('.')}. See maka verify."
 
 
 def _usage(error: click.ClickException) -> str:
@@ -96,6 +113,7 @@ def _refusal(refusal: Refusal) -> Failure:
         RefusalCode.SESSION_DAMAGED: ExitCode.DAMAGE,
         RefusalCode.INTERNAL: ExitCode.FAILED,
         RefusalCode.WAIT_CLOSED: ExitCode.FAILED,
+        RefusalCode.NEEDS_ANSWER: ExitCode.NEEDS_ANSWER,
     }
     usual = ExitCode.TRY_AGAIN if refusal.code in _TRY_AGAIN else ExitCode.NOT_READY
     return Failure(code=refusal.code, message=refusal.message, exit=exits.get(refusal.code, usual))
@@ -106,7 +124,7 @@ def _ledger(error: LedgerError) -> Failure:
     match error:
         case LedgerDamagedError():
             where = f" (session {error.session_id})" if error.session_id else ""
-            return Failure(code="damage", message=f"{message}{where}. See maka verify.", exit=ExitCode.DAMAGE)
+            return Failure(code="damage", message=_see_verify(f"{message}{where}"), exit=ExitCode.DAMAGE)
         case LedgerFullError():
             return Failure(code="ledger_full", message=message, exit=ExitCode.TRY_AGAIN)
         case LedgerFailedError():

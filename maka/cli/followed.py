@@ -89,9 +89,9 @@ def follow_run(
 
 
 def _answerer(host: "Host", look: Look, interrupts: "Interrupts") -> "Answerer":
-    from maka.cli.keys import Keys, say
+    from maka.cli.keys import Keys
     from maka.cli.on_ask import Answerer
-    from maka.cli.output import note
+    from maka.cli.output import note, say
 
     def tell(text: str) -> None:
         if not (look.quiet or look.as_json or look.has_timeline):

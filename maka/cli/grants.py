@@ -43,12 +43,23 @@ def parse_allowed(words: Sequence[str], config: "Config") -> Expansion:
     from maka.tools.expansion import ExpansionError, normalise
     from maka.tools.policy import Ground
 
-    entries = tuple(entry for word in words if (entry := _entry(word)) is not None)
-    asked = Expansion(filesystem=entries, network="net" in words)
-    try:
-        return normalise(asked, os.getcwd(), Ground(own=tuple(map(os.path.realpath, own_files(config)))))
-    except (ExpansionError, OSError) as error:
-        _refuse(f"--allow: {revealed(str(error))}.")
+    ground = Ground(own=tuple(map(os.path.realpath, own_files(config))))
+
+    def checked(asked: Expansion, what: str) -> Expansion:
+        try:
+            return normalise(asked, os.getcwd(), ground)
+        except ExpansionError as error:
+            # Its first word is for programs.
+            _refuse(f"--allow {revealed(what[:200])}: {revealed(str(error).removeprefix(f'{error.reason}: '))}.")
+        except OSError as error:
+            _refuse(f"--allow {revealed(what[:200])}: {revealed(str(error))}.")
+
+    asked = [(word, _entry(word)) for word in words]
+    for word, entry in asked:
+        if entry is not None:
+            checked(Expansion(filesystem=(entry,)), word)
+    entries = tuple(entry for _, entry in asked if entry is not None)
+    return checked(Expansion(filesystem=entries, network="net" in words), " ".join(words))
 
 
 def _entry(word: str) -> FileEntry | None:

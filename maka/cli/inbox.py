@@ -66,8 +66,8 @@ def _lines(wait: "PendingWait") -> list[str]:
 
 def _answer_each(config: "Config", profile: str | None, model: str | None, base_url: str | None) -> int:
     """Show each request once, and answer it if the person does; what comes meanwhile is shown, too."""
-    from maka.cli.keys import Keys, LeftError, say
-    from maka.cli.output import write
+    from maka.cli.keys import Keys, LeftError
+    from maka.cli.output import say, write
 
     keys = Keys(0, say)
     seen: set[str] = set()

@@ -12,6 +12,8 @@ import tty
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
+from maka.cli.output import end_prompt
+
 POLL_S = 0.1
 TOGETHER_S = 0.05
 READ_BYTES_MAX = 1 << 16
@@ -37,7 +39,7 @@ class Keys:
             while True:
                 data = self._read()
                 if data in (b"", END_OF_INPUT):
-                    self._say("\n")
+                    end_prompt()
                     raise LeftError
                 # More than one byte at once is a pasted text or an arrow: never an answer.
                 if len(data) == 1 and (key := data.decode("latin-1")) in known:
@@ -53,8 +55,9 @@ class Keys:
         while data and not data.endswith(b"\n"):
             data += self._read() or b"\n"
         if not data:
-            self._say("\n")
+            end_prompt()
             raise LeftError
+        end_prompt(typed=True)
         return data.decode("utf-8", "replace").rstrip("\n")
 
     def tell(self, text: str) -> None:
@@ -66,7 +69,7 @@ class Keys:
             # A signal that is handled elsewhere doesn't end a read; the time limit sees what it asked for.
             if select.select([self._fd], [], [], POLL_S)[0]:
                 return _read(self._fd)
-        self._say("\n")
+        end_prompt()
         raise LeftError
 
     def _swallow(self) -> None:
@@ -99,10 +102,3 @@ def is_interactive() -> bool:
     with suppress(OSError, ValueError, AttributeError):
         return all(stream.isatty() for stream in streams)
     return False
-
-
-def say(text: str) -> None:
-    """Show a piece of a prompt on stderr, at once."""
-    with suppress(OSError, ValueError):
-        sys.stderr.buffer.write(text.encode(sys.stderr.encoding or "utf-8", errors="replace"))
-        sys.stderr.flush()

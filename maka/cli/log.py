@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from maka.cli.options import WholeNumber
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", metavar="S|RUN")
-@click.option(
-    "--at", "position", type=click.IntRange(min=1), metavar="N", help="The state as of the fact at position N."
-)
+@click.option("--at", "position", type=WholeNumber(min=1), metavar="N", help="The state as of the fact at position N.")
 @click.option("--json", "as_json", is_flag=True, help="One fact per line.")
 def log(name: str, position: int | None, as_json: bool) -> None:
     """List the facts of a session or a run.
@@ -83,7 +82,7 @@ def _through(items: "Iterator[Committed]", position: int) -> "Iterator[Committed
 
 def _moment_text(moment: "Moment") -> str:
     from maka.cli.output import printable
-    from maka.cli.revealed import revealed
+    from maka.cli.revealed import brief, revealed
     from maka.cli.words import counted
 
     lines = [f"As of position {moment.position}: session {moment.status}, {counted(moment.run_count, 'run')}."]
@@ -93,16 +92,15 @@ def _moment_text(moment: "Moment") -> str:
         lines.append(f"{counted(moment.queued, 'message')} waited in the queue.")
     for run in moment.open_runs:
         lines.append(f"Run {run.run_id} was {run.phase}, step {run.step}.")
-        lines += [
-            f"  open call {call.name} ({call.call_id}): {'dispatched' if call.dispatched else 'not dispatched'}"
-            for call in run.calls
-        ]
+        for call in run.calls:
+            how = "dispatched" if call.dispatched else "not dispatched"
+            lines.append(f"  open call {brief(call.name, 80)} ({call.call_id}): {how}")
     level = f" at window level {moment.window_level}" if moment.window_level else ""
     lines.append(f"The model had seen {counted(len(moment.messages), 'message')}{level}:")
     for message in moment.messages:
         lines.append(f"[{message.role}]")
         lines += [f"  {text}" for text in printable(message.text or "").split("\n") if message.text]
-        lines += [f"  calls {call.name} {revealed(call.arguments)}" for call in message.calls]
+        lines += [f"  calls {brief(call.name, 80)} {revealed(call.arguments)}" for call in message.calls]
     return "\n".join(lines) + "\n"
 
 

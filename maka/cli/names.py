@@ -1,10 +1,13 @@
-"""Sessions by name: `#12`, `12`, `@last`, or a unique end of the id; runs by a unique end of theirs."""
+"""Sessions by name: `#12`, `12`, `@last`, or a unique end of the id; runs by a unique end of theirs.
+
+An end has at least four characters: fewer name one by accident.
+"""
 
 from collections.abc import Sequence
 from typing import NoReturn
 
 from maka.cli.output import note
-from maka.cli.words import counted
+from maka.cli.words import ID_END_CHARS_MIN, counted, is_end
 from maka.contracts.codec import CodecError
 from maka.contracts.content import InvocationOpened
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
@@ -33,6 +36,10 @@ def read_headers(reader: LedgerReader) -> list[Header]:
 def find_session(headers: Sequence[Header], name: str) -> Header:
     """Return the session that a name means; raises RefusedError where there is none, or more than one."""
     found = matching_sessions(headers, name)
+    if not found and name and any(header.session_id.endswith(name.lower()) for header in headers):
+        _refuse(
+            f"{name!r} is too short to name a session: give at least {ID_END_CHARS_MIN} characters of its id's end."
+        )
     if not found:
         _refuse(f"There is no session {name!r}: see maka sessions.")
     if len(found) > 1:
@@ -50,7 +57,7 @@ def matching_sessions(headers: Sequence[Header], name: str) -> list[Header]:
         by_number = [header for header in headers if header.number == int(number)]
         if by_number or name.startswith("#"):
             return by_number
-    return [header for header in headers if name and header.session_id.endswith(name.lower())]
+    return [header for header in headers if is_end(name, header.session_id)]
 
 
 def find_session_or_run(reader: LedgerReader, name: str) -> tuple[SessionId, RunId | None]:
@@ -69,12 +76,12 @@ def find_session_or_run(reader: LedgerReader, name: str) -> tuple[SessionId, Run
 def _matching_runs(reader: LedgerReader, name: str) -> list[tuple[SessionId, RunId | None]]:
     found: list[tuple[SessionId, RunId | None]] = []
     position = 0
-    while name and (items := reader.read_positions(position)):
+    while len(name) >= ID_END_CHARS_MIN and (items := reader.read_positions(position)):
         position = items[-1].position
         for item in items:
             run_id = item.event.run_id
             opens = isinstance(item.event.content, InvocationOpened)
-            if opens and run_id is not None and run_id.endswith(name.lower()):
+            if opens and run_id is not None and is_end(name, run_id):
                 found.append((item.event.session_id, run_id))
     return found
 
@@ -82,7 +89,8 @@ def _matching_runs(reader: LedgerReader, name: str) -> list[tuple[SessionId, Run
 def session_to_continue(headers: Sequence[Header], real_cwd: str) -> Header:
     """Return the newest session of a real folder that is neither busy nor archived.
 
-    One that waits for a person isn't busy: to pass it over in silence would lose sight of it.
+    One that waits for a person isn't busy: to pass it over in silence would lose sight of it. One without a run (its
+    only message was refused) is taken only where no other is.
     """
     fitting = [
         header
@@ -91,7 +99,7 @@ def session_to_continue(headers: Sequence[Header], real_cwd: str) -> Header:
     ]
     if not fitting:
         _refuse(f"No idle session of {real_cwd} is there to continue: leave out --continue, or see maka sessions.")
-    return max(fitting, key=lambda header: header.position)
+    return max(fitting, key=lambda header: (header.run_count > 0, header.position))
 
 
 def _refuse(message: str) -> NoReturn:

@@ -1,8 +1,12 @@
 """Where words go: answers to stdout, everything about them to stderr.
 
 A reader that left (`| head`) is an `OutputClosedError`, so that rooms that print through a library see one kind of
-end. What a model or a tool said reaches a terminal without control characters: it can't move the cursor, set a title
-or answer for the person.
+end.
+
+Law: this is the only file of the command line that writes. `write`, `note` and `say` show each control, direction and
+invisible character as an escape, whoever it comes from, so that no text can move the cursor, set a title, or hide.
+Exempt are a final text, a diff, an artifact and JSON lines to a pipe, which whoever reads them gets as they are, and
+the colours of `maka.cli.screen`.
 """
 
 import os
@@ -17,8 +21,11 @@ import msgspec
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_UNESCAPED = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What JSON needn't escape, although a terminal may act on it."""
+_UNDRAWN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""What acts on a terminal or isn't drawn. Not here: what joins or varies the visible characters beside it (emoji)."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -26,11 +33,11 @@ class OutputClosedError(Exception):
     """Whoever read stdout has gone."""
 
 
-class Output:
-    """A text stream over this process's stdout of the moment, for libraries that print to a file."""
+class StyledOutput:
+    """A text stream over this process's stdout of the moment, as it is: for `maka.cli.screen` and its colours alone."""
 
     def write(self, text: str) -> int:
-        write(text)
+        _put(text)
         return len(text)
 
     def flush(self) -> None:
@@ -48,9 +55,9 @@ class Output:
         return sys.stdout.encoding
 
 
-def stdout_file() -> IO[str]:
+def styled_stdout() -> IO[str]:
     """Return stdout as the file that a printing library wants."""
-    return cast("IO[str]", Output())
+    return cast("IO[str]", StyledOutput())
 
 
 def open_streams() -> None:
@@ -69,12 +76,19 @@ def open_streams() -> None:
 
 
 def write_said(text: str) -> None:
-    """Write what a model said to stdout: as it is to a pipe, without control characters to a terminal."""
-    write(printable(text) if sys.stdout.isatty() else text)
+    """Write what a model said to stdout: as it is to a pipe, harmless to a terminal. Raises OutputClosedError."""
+    if sys.stdout.isatty():
+        write(printable(text))
+    else:
+        _put(text)
 
 
 def write(text: str) -> None:
-    """Write text to stdout and flush it. Raises OutputClosedError."""
+    """Write text to stdout, with its line breaks and tabs, and flush it. Raises OutputClosedError."""
+    _put(harmless(text))
+
+
+def _put(text: str) -> None:
     with _closing():
         # A terminal of another encoding, or a lone surrogate, costs a question mark and not the command.
         sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", errors="replace"))
@@ -96,14 +110,25 @@ def write_json(value: Any) -> None:
 def write_line(line: bytes) -> None:
     """Write an encoded line to stdout, at once. Raises OutputClosedError."""
     if sys.stdout.isatty():
-        line = _UNESCAPED.sub(_escaped, line.decode("utf-8", "replace")).encode()
+        line = _UNDRAWN.sub(_in_json, line.decode("utf-8", "replace")).encode()
     with _closing():
         sys.stdout.buffer.write(line + b"\n")
         sys.stdout.flush()
 
 
+def harmless(text: str) -> str:
+    """Return a text with its line breaks and tabs; what a terminal acts on or doesn't draw is an escape."""
+    return _UNDRAWN.sub(_escaped, text)
+
+
 def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+    code = ord(found[0])
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _in_json(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 @contextmanager
@@ -117,11 +142,30 @@ def _closing() -> Generator[None]:
         raise OutputClosedError from None
 
 
+class _Stderr:
+    """Whether the line that stderr stands in holds a prompt of ours."""
+
+    prompting = False
+
+
 def note(text: str) -> None:
-    """Write a line about what happens to stderr; nobody reading it is no reason to stop."""
+    """Write a line about what happens to stderr; one of its own, also beside a prompt."""
+    end_prompt()
+    say(text + "\n")
+
+
+def end_prompt(*, typed: bool = False) -> None:
+    """End the line of a prompt, if one is open; `typed` says that the person's own line break did."""
+    if _Stderr.prompting and not typed:
+        say("\n")
+    _Stderr.prompting = False
+
+
+def say(text: str) -> None:
+    """Write a piece of a prompt or a line to stderr, at once; nobody reading it is no reason to stop."""
+    _Stderr.prompting = not text.endswith("\n")
     try:
-        text = printable(text) if sys.stderr.isatty() else text
-        sys.stderr.buffer.write(text.encode(sys.stderr.encoding or "utf-8", errors="replace") + b"\n")
+        sys.stderr.buffer.write(harmless(text).encode(sys.stderr.encoding or "utf-8", errors="replace"))
         sys.stderr.flush()
     except (OSError, ValueError):
         _discard(sys.stderr)

@@ -13,6 +13,8 @@ from maka.contracts.model_ports import ModelProfile
 
 PROBE_TIMEOUT_S = 0.2
 SERVER_TIMEOUT_S = 2.0
+ENVIRONMENT = "environment"
+"""The name of the profile that OPENAI_BASE_URL makes."""
 WHAT_TO_SET = (
     "No model is set up. Set OPENAI_API_KEY (or OPENAI_BASE_URL) and MAKA_MODEL, add a profile to {file}, "
     "or use -m with one of {names} and --model NAME."
@@ -41,6 +43,8 @@ def choose_profile(
 
 def _named(config: Config, name: str) -> ModelProfile:
     known = {profile.name: profile for profile in presets()} | dict(config.profiles)
+    if name == ENVIRONMENT and name not in known and (found := _from_environment(config, None)) is not None:
+        return found
     if name not in known:
         _refuse(f'There is no profile "{name}"; known: {", ".join(sorted(known))}. A model\'s name goes into --model.')
     return known[name]
@@ -71,7 +75,7 @@ def _from_environment(config: Config, base_url: str | None) -> ModelProfile | No
     key = "OPENAI_API_KEY" if "OPENAI_API_KEY" in around.keys else None
     if url is not None:
         checked_url(url, "OPENAI_BASE_URL" if base_url is None else "--base-url")
-        return _at(config, ModelProfile(name="environment", base_url=url, model="", key_env=key), url)
+        return _at(config, ModelProfile(name=ENVIRONMENT, base_url=url, model="", key_env=key), url)
     found = [preset for preset in presets() if preset.key_env in around.keys]
     return found[0] if found else None
 

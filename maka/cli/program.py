@@ -1,6 +1,5 @@
 """The program: its commands, and the one place where an error becomes a line and an exit code."""
 
-import sys
 import traceback
 from collections.abc import Sequence
 
@@ -109,4 +108,4 @@ def _show_traceback(error: Exception) -> None:
     from maka.config import wants_traceback
 
     if wants_traceback():
-        traceback.print_exception(error, file=sys.stderr)
+        note("".join(traceback.format_exception(error)).rstrip("\n"))

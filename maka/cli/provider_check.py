@@ -6,6 +6,7 @@ from queue import Empty, SimpleQueue
 from msgspec import Struct
 
 from maka.cli.output import one_line
+from maka.cli.revealed import brief
 from maka.contracts.model_ports import (
     ChatMessage,
     ChatRequest,
@@ -137,6 +138,6 @@ def _calls(answer: Answer) -> Check:
     calls = answer.result.calls if answer.result is not None else ()
     good = [call for call in calls if call.name == "ping" and call.args is not None]
     if good:
-        return Check(name="calls a tool", verdict=Verdict.OK, detail=f"{good[0].name} {good[0].raw}")
+        return Check(name="calls a tool", verdict=Verdict.OK, detail=f"{good[0].name} {brief(good[0].raw, 200)}")
     detail = "it answered with text only: an agent needs a model that calls tools"
     return Check(name="calls a tool", verdict=Verdict.FAILED, detail=detail)

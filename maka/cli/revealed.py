@@ -24,19 +24,17 @@ def revealed(text: str) -> str:
     return "".join(map(_sign, _SPELLED.sub(r"\\u005c", text)))
 
 
-def revealed_lines(text: str) -> list[str]:
-    """Return a text's lines, each revealed."""
-    return [revealed(line) for line in text.split("\n")]
-
-
 def brief(text: str, chars_max: int) -> str:
-    """Return a text on one line; of a longer one its head, how many characters follow, and its end."""
-    if len(text) <= chars_max:
+    """Return a text on one line; of a longer one its head, how many characters follow, and its end.
+
+    A text is cut only where more is left out than the words that say so take.
+    """
+    hidden = len(text) - chars_max
+    mark = f" […{hidden:,} characters more, then…] "
+    if hidden <= len(mark):
         return revealed(text)
     head = chars_max * 2 // 3
-    tail = chars_max - head
-    hidden = len(text) - chars_max
-    return f"{revealed(text[:head])} […{hidden:,} characters more, then…] {revealed(text[-tail:])}"
+    return f"{revealed(text[:head])}{mark}{revealed(text[head + hidden :])}"
 
 
 def _sign(character: str) -> str:

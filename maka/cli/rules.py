@@ -7,6 +7,7 @@ import click
 from msgspec import Struct
 
 from maka.cli.grants import boundary_options
+from maka.cli.options import FILLED
 from maka.contracts.boundary import Expansion, Grant
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.events import Committed
@@ -49,14 +50,16 @@ class Rules(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type",
 @click.command()
 @click.argument("session", metavar="S")
 @boundary_options
-@click.option("--scope", type=click.Choice(("session", "workspace")), default="session", help="How far --allow goes.")
-@click.option("--revoke", multiple=True, metavar="ORIGIN", help="Take back what this fact granted. Repeatable.")
+@click.option("--scope", type=click.Choice(("session", "workspace")), help="How far --allow goes (session).")
+@click.option(
+    "--revoke", multiple=True, type=FILLED, metavar="ORIGIN", help="Take back what this fact granted. Repeatable."
+)
 @click.option("--json", "as_json", is_flag=True, help="The rules as one JSON object.")
 def rules(
     session: str,
     boundary: str | None,
     allow: tuple[str, ...],
-    scope: Literal["session", "workspace"],
+    scope: Literal["session", "workspace"] | None,
     revoke: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -68,11 +71,13 @@ def rules(
     from maka.cli.output import write, write_json
     from maka.config import load_config
 
+    if scope is not None and not allow:
+        _refuse("--scope says how far --allow goes: add --allow, or leave out --scope.")
     config = load_config()
     allowed = parse_allowed(allow, config)
     shown = _read(config, session)
     if boundary is not None or allowed != Expansion() or revoke:
-        _change(config, shown, boundary, allowed, scope, revoke)
+        _change(config, shown, boundary, allowed, scope or "session", revoke)
         shown = _read(config, session)
     if as_json:
         write_json(shown)
@@ -99,7 +104,9 @@ def _change(
 
 
 def _origin(shown: Rules, name: str) -> str:
-    found = {rule.origin for rule in shown.grants if name and rule.origin.endswith(name.lower())}
+    from maka.cli.words import is_end
+
+    found = {rule.origin for rule in shown.grants if is_end(name, rule.origin)}
     if len(found) != 1:
         what = "is no grant of" if not found else "names several grants of"
         _refuse(f"--revoke {name[:64]!r} {what} session #{shown.number}: see maka rules {shown.number}.")

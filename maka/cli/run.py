@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from maka.cli.failure import EXIT_CODES
 from maka.cli.grants import boundary_options
+from maka.cli.options import FILLED, Number, WholeNumber
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
@@ -69,16 +70,16 @@ def on_ask_option(function: F) -> F:
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("prompt", required=False, metavar="[PROMPT|-]")
-@click.option("--cwd", metavar="DIR", help="The folder to work in (that of the shell).")
-@click.option("-s", "--session", metavar="S", help="Go on with this session.")
-@click.option("-c", "--continue", "continue_newest", is_flag=True, help="Go on with the folder's newest idle session.")
-@click.option("-m", "--profile", metavar="PROFILE", help="A model profile; maka models lists them.")
-@click.option("--model", metavar="M", help="The model's name, in place of the profile's.")
-@click.option("--base-url", metavar="U", help="The server's URL, in place of the profile's.")
-@click.option("--max-steps", type=click.IntRange(min=1), metavar="N", help="End the run after N model steps.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds.")
+@click.option("--cwd", type=FILLED, metavar="DIR", help="The folder to work in (that of the shell).")
+@click.option("-s", "--session", type=FILLED, metavar="S", help="Go on with this session.")
+@click.option("-c", "--continue", "continue_newest", is_flag=True, help="Go on with the folder's newest session.")
+@click.option("-m", "--profile", type=FILLED, metavar="PROFILE", help="A model profile; maka models lists them.")
+@click.option("--model", type=FILLED, metavar="M", help="The model's name, in place of the profile's.")
+@click.option("--base-url", type=FILLED, metavar="U", help="The server's URL, in place of the profile's.")
+@click.option("--max-steps", type=WholeNumber(min=1), metavar="N", help="End the run after N model steps.")
+@click.option("--timeout", "timeout_s", type=Number(min=0, min_open=True), metavar="S", help="Seconds.")
 @click.option("--json", "as_json", is_flag=True, help="One event per line; the last line is the run's record.")
-@click.option("-o", "--output", metavar="FILE", help="Write the final text to a file, too.")
+@click.option("-o", "--output", type=FILLED, metavar="FILE", help="Write the final text to a file, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the final text only.")
 @boundary_options
 @on_ask_option
@@ -133,7 +134,7 @@ def perform(
         if interrupts.source is not None:
             return interrupts.exit_code()
         if host.recovered_runs and not options.quiet:
-            note(f"maka: ended {counted(host.recovered_runs, 'run')} that an earlier owner of the store left open")
+            note(f"maka: closed {counted(host.recovered_runs, 'run')} that had no end when Maka started")
         target = _target(host, options, real_cwd)
         interrupts.arm(lambda source: host.manager.stop(target.session_id, source), host.abandon)
         _widen(host, options, target, allowed)
@@ -162,13 +163,16 @@ def _follow(
 ) -> int:
     from maka.cli.followed import follow_run
     from maka.cli.output import note
+    from maka.cli.waits import parked_run
     from maka.contracts.content import RunLimits
 
     limits = RunLimits(steps_max=options.max_steps, active_s_max=options.timeout_s)
 
     def send() -> "MessageAccepted":
         accepted = host.manager.send_message(target.session_id, text, profile=profile, limits=limits)
-        if accepted.run_id is None and not options.quiet:
+        # One that waits for a person is told with how to answer it.
+        waits = accepted.run_id is None and parked_run(host.reader, accepted.session_id) is not None
+        if accepted.run_id is None and not waits and not options.quiet:
             note(f"maka: session #{target.number} is busy; the message waits its turn")
         return accepted
 

@@ -6,15 +6,12 @@ Append-only: nothing on the screen is ever redrawn, so it reads the same in a te
 from collections import deque
 from pathlib import Path
 
-from rich.console import Console
-from rich.panel import Panel
-from rich.text import Text
-
 from maka.cli import words
 from maka.cli.asking import answers_line, decision_line, request_head, request_lines
 from maka.cli.follow import Left
-from maka.cli.output import printable, stdout_file
+from maka.cli.output import printable
 from maka.cli.revealed import brief, revealed
+from maka.cli.screen import Screen
 from maka.cli.views import left_lines
 from maka.contracts.ids import CallId
 from maka.contracts.session_events import (
@@ -45,6 +42,7 @@ LIVE_LINES_MAX = 30
 LIVE_TAIL_LINES = 5
 RESULT_LINES_MAX = 6
 LINE_CHARS_MAX = 400
+NAME_CHARS_MAX = 80
 
 
 class LiveCall:
@@ -63,9 +61,7 @@ class Timeline:
     """Shows one run's events. Used by one thread."""
 
     def __init__(self, *, cwd: str, no_color: bool = False, width: int | None = None) -> None:
-        self._console = Console(
-            file=stdout_file(), no_color=no_color, highlight=False, markup=False, emoji=False, width=width
-        )
+        self._screen = Screen(no_color=no_color, width=width)
         self._cwd = cwd
         self._shown: dict[str, str] = {}
         self._streaming: str | None = None
@@ -78,7 +74,7 @@ class Timeline:
         """Show one event."""
         match event:
             case RunStarted():
-                self._line(f"profile {event.profile} · model {event.model}", "dim")
+                self._line(f"profile {revealed(event.profile)} · model {revealed(event.model)}", "dim")
             case UserMessage():
                 self._line(f"› {printable(event.text)}", "bold")
             case TextDelta() | ThinkingDelta():
@@ -112,15 +108,15 @@ class Timeline:
             lines.append("files changed: " + ", ".join(self._path(path) for path in ended.files_changed))
         if ended.status != "completed":
             lines.append(words.failure_line(ended, self._error))
+        elif remark := words.cut_answer(ended.stop_reason):
+            lines.append(remark)
         style = "green" if ended.status == "completed" else "red"
-        title = words.verdict(ended.status, ended.failure_class, ended.abort_source)
-        self._console.print(Panel(Text("\n".join(lines)), title=title, title_align="left", border_style=style))
+        self._screen.frame(words.verdict(ended.status, ended.failure_class, ended.abort_source), lines, style)
 
     def left(self, left: Left) -> None:
         """Show that the run waits, and how to answer it."""
         self._end_stream()
-        text = Text("\n".join(left_lines(left)))
-        self._console.print(Panel(text, title="needs an answer", title_align="left", border_style="magenta"))
+        self._screen.frame("needs an answer", left_lines(left), "magenta")
 
     def line(self, text: str) -> None:
         """Show a line of the command's own."""
@@ -134,12 +130,12 @@ class Timeline:
 
     def _line(self, text: str, style: str) -> None:
         self._end_stream()
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        self._screen.line(text, style)
 
     def _end_stream(self) -> None:
         if self._streaming is not None:
             self._streaming = None
-            self._console.print()
+            self._screen.end_line()
 
     def _delta(self, event: TextDelta | ThinkingDelta) -> None:
         shown = self._shown.get(event.message_id, "")
@@ -155,12 +151,14 @@ class Timeline:
             self._end_stream()
             self._streaming = message_id
             text = text.lstrip("\n")
-        self._console.print(Text(printable(text), style=style), end="", soft_wrap=True)
+        self._screen.piece(printable(text), style)
 
     def _whole(self, event: TextComplete | ThinkingComplete) -> None:
         shown = self._shown.pop(event.message_id, "")
         style = "dim italic" if isinstance(event, ThinkingComplete) else ""
         rest = event.text[len(shown) :] if event.text.startswith(shown) else "\n" + event.text
+        if len(shown) > len(event.text):  # the record keeps less of a very long one than was shown
+            rest = ""
         if rest.strip("\n") or (rest and self._streaming == event.message_id):
             self._stream(event.message_id, rest.rstrip("\n"), style)
         self._end_stream()
@@ -169,14 +167,14 @@ class Timeline:
 
     def _tool_start(self, event: ToolStart) -> None:
         self._tools += 1
-        call = LiveCall(event.name, words.brief_args(event.args))
+        call = LiveCall(event.name, words.call_args(event.name, event.args))
         self._calls[event.call_id] = call
         self._introduce(event.call_id, call)
 
     def _introduce(self, call_id: CallId, call: LiveCall, again: str = "") -> None:
         self._end_stream()
-        line = Text("● ", style="cyan").append(f"{call.name} ", style="bold cyan").append(call.brief + again)
-        self._console.print(line, soft_wrap=True)
+        name = brief(call.name, NAME_CHARS_MAX)
+        self._screen.parts(("● ", "cyan"), (name, "bold cyan"), (f" {call.brief}{again}".rstrip(), ""))
         self._speaker = call_id
 
     def _tool_output(self, event: ToolOutputDelta) -> None:
@@ -215,6 +213,8 @@ class Timeline:
             self._held_tail(call)
         else:
             self._result_head(event.result)
+        for text in words.aside_lines(event.result):
+            self._line(f"  ! {text}", "bold yellow")
         parts = [] if event.outcome == "ok" else [event.outcome]
         parts += [] if event.exit_code is None else [f"exit {event.exit_code}"]
         parts += [] if event.duration_ms is None else [words.duration(event.duration_ms)]
@@ -244,11 +244,13 @@ class Timeline:
             case MessageWaiting():
                 if event.queued:
                     self._line(f"  {words.counted(event.queued, 'message')} in the queue", "dim")
-            case Notice():
+            case Notice() if words.is_told(event.note):
                 self._line(f"  {revealed(event.text)}", "yellow")
             case ErrorEvent():
                 # Told at the end, with what to do about it.
                 self._error = event.message
+            case _:
+                pass
 
     def _path(self, path: str) -> str:
         return brief(relative_path(path, self._cwd), LINE_CHARS_MAX)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from maka.cli.options import FILLED
 from maka.contracts.errors import ExitCode, Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", metavar="S|RUN")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--file", "files", multiple=True, metavar="P", help="This file only; may be given again.")
+@click.option("--file", "files", multiple=True, type=FILLED, metavar="P", help="This file only; may be given again.")
 @click.option("--force", is_flag=True, help="Put the named files back although someone else changed them since.")
 @click.option("--json", "as_json", is_flag=True, help="The receipt as one JSON object.")
 def undo(name: str, dry_run: bool, files: tuple[str, ...], force: bool, as_json: bool) -> int:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
+from maka.cli.options import FILLED
 from maka.contracts.errors import ExitCode, Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Verified(Struct, frozen=True, kw_only=True, rename="camel", tag_field="typ
 
 @click.command()
 @click.option("--rebuild", "with_rebuild", is_flag=True, help="First recreate what is derived from the facts.")
-@click.option("--head", metavar="H", help="A head that an earlier check printed: is all of it still here?")
+@click.option("--head", type=FILLED, metavar="H", help="A head that an earlier check printed: is all of it still here?")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 def verify(with_rebuild: bool, head: str | None, as_json: bool) -> int:
     """Check the whole store.

@@ -7,7 +7,15 @@ from maka.cli.asking import how_to_answer
 from maka.cli.follow import Left, View
 from maka.cli.output import OutputClosedError, discard_output, note, write_json, write_said
 from maka.cli.revealed import brief
-from maka.contracts.session_events import ErrorEvent, MessageWaiting, Notice, ProviderRetry, RunEnded, SessionEvent
+from maka.contracts.session_events import (
+    ErrorEvent,
+    MessageWaiting,
+    Notice,
+    ProviderRetry,
+    RunEnded,
+    SessionEvent,
+    ToolResultEvent,
+)
 
 
 def left_lines(left: Left) -> list[str]:
@@ -45,8 +53,11 @@ class FinalTextView:
                 self._error = event.message
             case ProviderRetry() if event.phase == "scheduled":
                 self._say(words.retry(event))
-            case Notice():
+            case Notice() if words.is_told(event.note):
                 self._say(brief(event.text, 500))
+            case ToolResultEvent():
+                for text in words.aside_lines(event.result):
+                    self._say(text)
             case MessageWaiting() if event.queued:
                 self._say(f"{words.counted(event.queued, 'message')} in the queue")
             case _:
@@ -59,6 +70,8 @@ class FinalTextView:
             note(f"maka: {words.failure_line(ended, self._error)}")
         else:
             self._say(f"{ended.status}: {words.ending(ended)}")
+            if remark := words.cut_answer(ended.stop_reason):
+                self._say(remark)
 
     def left(self, left: Left) -> None:
         for line in left_lines(left):

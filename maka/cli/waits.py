@@ -1,16 +1,15 @@
 """What waits for a person: requests by name, and runs that are parked."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from msgspec import Struct
 
-from maka.cli.asking import answers_line, decided
-from maka.cli.words import short_id
-from maka.contracts.actions import Actions
+from maka.cli.asking import closed_words
+from maka.cli.words import ID_END_CHARS_MIN, is_end, short_id
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.events import Committed
-from maka.contracts.ids import EventId, InvocationId, RunId, SessionId
+from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.ports import LedgerReader
 from projections import inbox, run_state, session_index
 from projections.inbox import PendingWait
@@ -26,19 +25,23 @@ class Parked(Struct, frozen=True, kw_only=True):
 
 
 def find_wait(reader: LedgerReader, name: str) -> PendingWait:
-    """Return the open request that a unique end of its id names.
+    """Return the open request that a unique end of its id names, of at least four characters.
 
     Raises RefusedError: with WAIT_CLOSED, and what became of it, where it was answered or closed before.
     """
     waits = inbox.pending(reader)
-    found = [wait for wait in waits if name and wait.id.endswith(name.lower())]
+    if len(name) < ID_END_CHARS_MIN:
+        what = f"{name!r} is too short to name a request"
+        _refuse(RefusalCode.INVALID_INPUT, f"{what}: give at least {ID_END_CHARS_MIN} characters of its end.")
+    found = [wait for wait in waits if is_end(name, wait.id)]
     if len(found) == 1:
         return found[0]
     if found:
         listed = ", ".join(short_id(wait.id) for wait in found)
         _refuse(RefusalCode.INVALID_INPUT, f"{name!r} is the end of {len(found)} requests ({listed}): give more of it.")
-    if name and (closed := _closed(reader, name.lower())):
-        _refuse(RefusalCode.WAIT_CLOSED, f"Request {closed}")
+    if name and (closed := inbox.closing(_all(reader), name.lower())) is not None:
+        what = f"no longer waits ({closed_words(closed)}, position {closed.position})"
+        _refuse(RefusalCode.WAIT_CLOSED, f"Request {short_id(closed.id)} {what}; this answer changed nothing.")
     _refuse(RefusalCode.INVALID_INPUT, f"No request {name[:64]!r} waits: see maka inbox.")
 
 
@@ -64,40 +67,11 @@ def _stream(reader: LedgerReader, invocation_id: InvocationId) -> Iterable[Commi
         after_seq = items[-1].seq
 
 
-def _closed(reader: LedgerReader, ending: str) -> str | None:
-    """Say what became of a request that no longer waits."""
-    asked: EventId | None = None
+def _all(reader: LedgerReader) -> Iterator[Committed]:
     position = 0
     while items := reader.read_positions(position):
         position = items[-1].position
-        for item in items:
-            actions = item.event.actions
-            if actions is None:
-                continue
-            if _asks(actions) and item.event.id.endswith(ending):
-                asked = item.event.id
-            elif asked is not None and (how := _ending(actions, asked)):
-                return (
-                    f"{short_id(asked)} no longer waits ({how}, position {item.position}); this answer changed nothing."
-                )
-    return None
-
-
-def _asks(actions: Actions) -> bool:
-    delta = actions.state_delta
-    return actions.user_question_request is not None or (delta is not None and delta.boundary_request is not None)
-
-
-def _ending(actions: Actions, asked: EventId) -> str | None:
-    given, delta = actions.user_question_answer, actions.state_delta
-    if given is not None and given.request_id == asked:
-        return answers_line(given.answers, given.client)
-    if delta is None:
-        return None
-    if delta.boundary_decision is not None and delta.boundary_decision.request_id == asked:
-        decision = delta.boundary_decision
-        return decided(decision.decision, decision.scope, decision.client)
-    return f"closed: {delta.wait_closed_reason}" if delta.wait_closed == asked else None
+        yield from items
 
 
 def _refuse(code: RefusalCode, message: str) -> NoReturn:

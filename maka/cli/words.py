@@ -1,5 +1,6 @@
 """Short words for people: durations, tokens, arguments, endings, and what to do after a failure."""
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +15,21 @@ from maka.contracts.errors import CLI_ON_ASK, FailureClass
 from maka.contracts.session_events import ProviderRetry, RunEnded, Usage
 
 ID_CHARS = 8
+ASIDE_CHARS_MAX = 1_000
+_ASKING = ("ask_user_question", "request_sandbox_boundary")
+_ASIDE = re.compile(
+    r"These were changed by the command and (?:were moved aside \(to|could NOT be moved aside:)[^\n]*"
+    r"|These protected files were replaced by someone else while the command ran:[^\n]*"
+)
+"""What `maka.tools.inside` says of protected files; a test holds the two together."""
+ID_END_CHARS_MIN = 4
 _TELLING = ("command", "file_path", "path", "url", "query", "name")
 _ADVICE = {
     FailureClass.AUTH: "check the profile's key: maka doctor",
     FailureClass.BILLING: "the provider wants to be paid: see its console",
     FailureClass.RATE_LIMIT: "try again later, or use another profile with -m",
     FailureClass.CONTEXT_OVERFLOW: "start a new session, or use a model with a larger window",
+    FailureClass.ANSWER_TOO_LONG: "ask for less at a time",
     FailureClass.NETWORK: "is the server there? maka doctor tells",
     FailureClass.PROVIDER_UNAVAILABLE: "try again with --continue",
     FailureClass.TIMEOUT: "try again with --continue, or raise first_event_s or idle_s of the profile",
@@ -44,6 +54,11 @@ def duration(milliseconds: int | None) -> str:
         return f"{milliseconds / 1_000:.1f} s"
     minutes, seconds = divmod(round(milliseconds / 1_000), 60)
     return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def is_end(name: str, whole: str) -> bool:
+    """Say whether a name means this id: the whole of it, or an end that is too long to be met by accident."""
+    return len(name) >= ID_END_CHARS_MIN and whole.endswith(name.lower())
 
 
 def short_id(value: str) -> str:
@@ -80,6 +95,26 @@ def brief_args(args: dict[str, Any], chars_max: int = 100) -> str:
     return brief(msgspec.json.encode(args).decode(), chars_max) if args else ""
 
 
+def call_args(name: str, args: dict[str, Any], chars_max: int = 100) -> str:
+    """Return the telling argument of a call, "" where the call asks the person: the request itself is shown."""
+    return "" if name in _ASKING else brief_args(args, chars_max)
+
+
+def aside_lines(result: str) -> list[str]:
+    """Return what a command's result says of protected files that were moved aside, couldn't be, or were replaced."""
+    return [brief(found[0], ASIDE_CHARS_MAX) for found in _ASIDE.finditer(result)]
+
+
+def cut_answer(stop_reason: str | None) -> str:
+    """Say that the last answer is not whole, "" where it is."""
+    return "The answer was cut at the model's token limit: raise max_output_tokens." * (stop_reason == "max_tokens")
+
+
+def is_told(note: str) -> bool:
+    """Say whether a notice is worth a line: what ended a run is told by its ending."""
+    return note != "step_limit"
+
+
 def ending(ended: RunEnded, tools: int | None = None) -> str:
     """Return the line that sums a run up."""
     parts = [duration(ended.duration_ms), counted(ended.steps, "step")]
@@ -101,11 +136,17 @@ def advice(failure_class: str | None) -> str:
     return known.get(failure_class or "", "")
 
 
+def what_to_do(failure_class: str | None, abort_source: str | None) -> str:
+    """Return what to do after a run that didn't complete, as a sentence, "" where nothing is known."""
+    todo = _ASKED if abort_source == CLI_ON_ASK else advice(failure_class)
+    return f"{todo[:1].upper()}{todo[1:]}." if todo else ""
+
+
 def failure_line(ended: RunEnded, message: str | None) -> str:
     """Return the one line that says why a run didn't complete and what to do."""
     text = f"The run {verdict(ended.status, ended.failure_class, ended.abort_source)}"
-    todo = _ASKED if ended.abort_source == CLI_ON_ASK else advice(ended.failure_class)
-    parts = [text if not message else f"{text}: {one_line(message, 500)}", todo[:1].upper() + todo[1:]]
+    todo = what_to_do(ended.failure_class, ended.abort_source)
+    parts = [text if not message else f"{text}: {one_line(message, 500)}", todo]
     return ". ".join(part.rstrip(".") for part in parts if part) + "."
 
 

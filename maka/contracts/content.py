@@ -50,8 +50,9 @@ class Thinking(Shape, frozen=True, kw_only=True, tag_field="kind", tag="thinking
 class FunctionCall(Shape, frozen=True, kw_only=True, tag_field="kind", tag="function_call"):
     """A tool call as the model asked for it. The event's id is the call's id.
 
-    `malformed` holds the (bounded) argument text where it was no JSON object; `args` is then empty and the call is
-    never dispatched. `cut` says that the output limit ended the arguments.
+    `malformed` holds the (bounded) argument text where it was no JSON object, or how it begins where it was too long
+    for a fact, with a note of its size; `args` is then empty and the call is never dispatched. `cut` says that the
+    output limit ended the arguments.
     """
 
     name: str

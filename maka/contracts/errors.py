@@ -1,7 +1,8 @@
 """Refusals, failure classes and exit codes: the words in which Maka says no.
 
 A caller's mistake is a `Refusal` (a reply, never an exception), a failure of the outside world is an event with a
-`FailureClass`, a bug is an AssertionError. Every message says what to do.
+`FailureClass`, a bug is an AssertionError. A refusal's message says what to do; of a failure it says what happened, and
+whoever shows it knows by the class what to do.
 """
 
 from enum import IntEnum, StrEnum
@@ -33,6 +34,7 @@ class RefusalCode(StrEnum):
     SESSION_DAMAGED = "session_damaged"
     QUEUE_FULL = "queue_full"
     SESSION_BUSY = "session_busy"
+    NEEDS_ANSWER = "needs_answer"
     NOT_READY = "not_ready"
     SHUTTING_DOWN = "shutting_down"
     NOT_RUNNING = "not_running"
@@ -111,6 +113,7 @@ class FailureClass(StrEnum):
     UNKNOWN = "unknown"
     EMPTY_ANSWER = "empty_answer"
     INCOMPLETE_ANSWER = "incomplete_answer"
+    ANSWER_TOO_LONG = "answer_too_long"
     INVALID_TOOL_CALLS = "invalid_tool_calls"
     TOOL_STEP_CAP_REACHED = "tool_step_cap_reached"
     DEADLINE = "deadline"
@@ -138,6 +141,7 @@ class ExitCode(IntEnum):
 
 
 _LIMITS = {
+    FailureClass.CONTEXT_OVERFLOW,
     FailureClass.TOOL_STEP_CAP_REACHED,
     FailureClass.DEADLINE,
     FailureClass.BUDGET,

@@ -80,6 +80,7 @@ class ErrorKind(StrEnum):
     REJECTED = "rejected"
     UNKNOWN = "unknown"
     INCOMPLETE_ANSWER = "incomplete_answer"
+    ANSWER_TOO_LONG = "answer_too_long"
     CANCELLED = "cancelled"
 
 
@@ -101,13 +102,17 @@ class DeltaBatch(Struct, frozen=True, kw_only=True):
 
 
 class AssembledCall(Struct, frozen=True, kw_only=True):
-    """One whole tool call. Where the argument text is no JSON object, `args` is None and `raw` keeps the text."""
+    """One whole tool call. Where the argument text is no JSON object, `args` is None and `raw` keeps the text.
+
+    Where it was longer than what is held in memory, `too_long` is its length in bytes, and `raw` how it begins.
+    """
 
     provider_id: str | None
     name: str
     args: dict[str, Any] | None
     raw: str
     cut: bool = False
+    too_long: int | None = None
 
 
 class UsageReport(Struct, frozen=True, kw_only=True):

@@ -214,6 +214,7 @@ class RunEnded(Struct, frozen=True, kw_only=True, rename="camel", tag_field="typ
     exit: str
     failure_class: str | None
     abort_source: str | None
+    stop_reason: str | None
     final_text: str
     usage: Usage
     duration_ms: int

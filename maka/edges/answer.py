@@ -62,8 +62,10 @@ class Answer:
                 self._take(frame, pieces)
                 if self.is_over:
                     break
-        except (BadChunkError, CallOverflowError, SseOverflowError) as error:
+        except BadChunkError as error:
             self._fail(self._broken(f"{error}"))
+        except (CallOverflowError, SseOverflowError) as error:
+            self._fail(_failure(ErrorKind.ANSWER_TOO_LONG, f"{error}"))
         if not self.frames and len(self._preview) == _PREVIEW_BYTES and not self._is_event_stream:
             self.is_over = True
         return pieces

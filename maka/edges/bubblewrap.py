@@ -141,17 +141,20 @@ def _check(policy: SandboxPolicy) -> str:
     only what was named may be read, it looks inside of readable folders, too: other commands may write to them.
     """
     bases = sorted((*policy.writable, *(policy.readable if policy.reads_only else ())), key=len)
+    others = sorted(policy.mounts, key=len, reverse=True)
     known: dict[str, str] = {}
     tests: list[str] = []
     binds = (*policy.readable, *policy.pinned, *policy.protected, *policy.writable)
     for bound, paths in ((True, binds), (False, (*policy.hidden, *policy.hidden_files))):
         for path in paths:
-            base = _base_of(path, bases)
+            base = _base_of(path, others) or _base_of(path, bases)
             if base is None:
                 continue
             is_, its = (known.setdefault(one, f"m{len(known)}") for one in (path, base))
             below = quote(_as_kernel(path[len(base.rstrip("/")) :]))
-            right = f'[ "${is_}" = "${{{its}%/}}"{below} ]' if bound else f'[ "${is_}" ]'
+            # Where another file system begins the kernel tells no place within the outer one.
+            is_told = bound and path not in policy.mounts
+            right = f'[ "${is_}" = "${{{its}%/}}"{below} ]' if is_told else f'[ "${is_}" ]'
             tests.append(f"{right} || fail {quote(path)}")
     if not tests:
         return ""

@@ -42,7 +42,7 @@ class Landlock:
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Return how the shim is started; pure."""
-        own = {"abi": self._abi, "mounts": self._mounts, "programs": PROGRAM_PLACES if policy.reads_only else ()}
+        own = {"abi": self._abi, "may_mount": self._mounts, "programs": PROGRAM_PLACES if policy.reads_only else ()}
         words = json.dumps({**own, **asdict(policy)})
         shim = (self._python, "-I", "-S", "-c", self._shim, input_word(0), input_word(1))
         filter_ = call_filter(self._machine, network=policy.network)

@@ -17,6 +17,7 @@ import signal
 import stat
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from typing import Any, NoReturn
@@ -27,6 +28,7 @@ _PDEATHSIG, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 
 _NEW_MOUNTS, _NEW_USER, _BIND_ALL, _PRIVATE_ALL = 0x20000, 0x10000000, 0x1000 | 0x4000, 0x4000 | 0x40000
 _MOUNT_SETATTR, _BELOW, _FROM_HERE = 442, 0x8000, -100
 _NO_SUID, _NO_DEV, _SHARED = 2, 4, "/dev/shm"
+_TMP, _LEFT_S = "/tmp/maka-", 3_600.0
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
@@ -86,7 +88,8 @@ def run(policy: dict[str, Any], filter_: bytes, command: list[str]) -> int:
     if os.getppid() != owner:
         return FAILED
     kernel.prctl(_SUBREAPER, 1)
-    own_tmp = f"/tmp/maka-{os.getpid()}-{os.urandom(8).hex()}"
+    _sweep()
+    own_tmp = f"{_TMP}{os.getpid()}-{os.urandom(8).hex()}"
     os.mkdir(own_tmp, 0o700)
     # A stop is for the command: this process ends when that has.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -113,7 +116,7 @@ def _become(kernel: Kernel, policy: dict[str, Any], filter_: bytes, command: lis
             signal.signal(number, signal.SIG_DFL)
         kernel.prctl(_PDEATHSIG, signal.SIGKILL)
         os.chdir(policy["cwd"])
-        own = _mount(kernel, policy, own_tmp) if policy["mounts"] else None
+        own = _mount(kernel, policy, own_tmp) if policy["may_mount"] else None
         with suppress(OSError):  # who isn't root has none to give up
             for capability in range(64):
                 kernel.prctl(_CAPBSET_DROP, capability)
@@ -139,6 +142,18 @@ def _end_the_rest() -> None:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
+
+
+def _sweep() -> None:
+    """Remove what those left that were killed before they could."""
+    for entry in os.scandir("/tmp"):
+        with suppress(OSError):
+            name = entry.path.removeprefix(_TMP)
+            if name != entry.path and (pid := name.partition("-")[0]).isdigit() and not os.path.exists(f"/proc/{pid}"):
+                info = entry.stat(follow_symlinks=False)
+                # Another container may share the folder, and know other processes.
+                if info.st_uid == os.geteuid() and info.st_mtime < time.time() - _LEFT_S:
+                    _remove(entry.path)
 
 
 def _remove(folder: str) -> None:

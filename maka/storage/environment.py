@@ -23,7 +23,7 @@ from maka.contracts.errors import (
 )
 from maka.contracts.limits import FREE_BYTES_MIN, MAP_BYTES_MAX, READERS_MAX
 from maka.storage.keys import STORE_SCHEMA
-from maka.storage.root import DATA_FILE, LEDGER_DIR, RootLock, acquire_root, has_store
+from maka.storage.root import DATA_FILE, LEDGER_DIR, RootLock, acquire_root, close_to_others, has_store
 
 __all__ = ["RootLock", "acquire_root"]
 
@@ -71,6 +71,8 @@ def open_environment(
     """Open a root's environment with the largest map that fits; raises StoreOpenError with one clear line."""
     if not write and not has_store(root):
         raise StoreOpenError(f"there is no maka store in {root} yet: `maka run` makes one")
+    if not write:
+        close_to_others(root)
     while True:
         try:
             environment = lmdb.open(

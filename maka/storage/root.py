@@ -56,6 +56,7 @@ def acquire_root(root: Path) -> RootLock:
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_ours(root)
+        close_to_others(root)
         lock = RootLock(root, _locked(root))
     except OSError as error:
         raise unusable(root, error) from None
@@ -75,6 +76,27 @@ def has_store(root: Path) -> bool:
         return path.is_file() and path.stat().st_size > 0
     except OSError as error:
         raise unusable(root, error) from None
+
+
+def close_to_others(root: Path) -> None:
+    """Take from all but its user what rights they have in a state root that is ours; for readers and owners alike.
+
+    The root may be a link to it. Closed first, since nothing behind a closed folder can be reached; then whatever it
+    holds is looked through, but only where the root was open. Raises StoreOpenError where it can't be closed.
+    """
+    try:
+        mode = stat.S_IMODE(root.stat().st_mode)
+        if not mode & ~0o700:
+            return
+        root.chmod(mode & 0o700)
+    except OSError as error:
+        why = error.strerror or str(error)
+        words = f"others can get into {root}, and that can't be changed ({why}): chmod 700 it, or set another MAKA_HOME"
+        raise StoreOpenError(words) from None
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+                _tighten(Path(folder, name))
 
 
 def unusable(root: Path, error: OSError) -> LedgerError:
@@ -181,8 +203,8 @@ def _prepare(root: Path) -> None:
         (root / name).mkdir(mode=0o700, exist_ok=True)
     for left_over in (root / BLOBS_DIR / TEMP_DIR).iterdir():
         left_over.unlink()
-    # One level below the root and its ledger is enough: behind a closed folder nothing can be reached.
-    for path in (root, *root.iterdir(), *(root / LEDGER_DIR).iterdir()):
+    # One level below the closed root and its ledger is enough: behind a closed folder nothing can be reached.
+    for path in (*root.iterdir(), *(root / LEDGER_DIR).iterdir()):
         _tighten(path)
     hint = os.open(root / PID_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(hint, "w") as file:

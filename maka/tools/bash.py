@@ -52,7 +52,7 @@ SPEC = ToolSpec(
         "long job set run_in_background: the call then returns at once with an id for check_background and "
         "stop_background; other calls reach such a server only if the network is granted. Long output keeps its "
         "beginning and end. It runs in a sandbox: the workspace is writable, the rest read-only, there is no network, "
-        "no unix socket but socket pairs (Python's multiprocessing: start method fork or spawn), "
+        "no unix socket but socket pairs (Python's multiprocessing: start method fork or spawn, no Manager), "
         "and /tmp is empty at each call. Prefer Read, Edit, Glob and Grep for what they do."
     ),
     parameters={
@@ -187,6 +187,8 @@ def _settle(inside: Inside | None, masks: Masks, end: ProcessEnd, text: str) -> 
     words = [met_words(end.limit) if end.limit is not None else likely_words(text, end) if failed else ""]
     if inside is not None and (found := inside.verdict(text, failed=failed)) is not None:
         words.append(refusal_text(*found))
+    elif inside is not None:
+        words.append(inside.note())
     return masks("; ".join(filter(None, words))) or None
 
 

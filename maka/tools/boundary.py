@@ -96,6 +96,10 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
     boundary = boundary_of(env)
     real = resolved(path, env.cwd)
     root = boundary.workspace
+    if not os.path.isdir(root):
+        raise PathError(
+            f"the working directory {root} does not exist (any more): create it again, or start a session elsewhere"
+        )
     looks = access == "write" and boundary.profile is not Profile.BYPASS
     try:
         protected = led_to(Walk(boundary), ground) if looks else ()

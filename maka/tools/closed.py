@@ -5,8 +5,10 @@ Law: a command may close such a folder, and the next one open it again. So what 
 
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+
+_STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 def there(path: str) -> bool:
@@ -41,12 +43,22 @@ def is_closed(path: str, wanted: int = os.R_OK | os.X_OK) -> bool:
 
 def open_again(folder: str) -> None:
     """Let its user, who we are, look into a folder and change it."""
-    with suppress(OSError):
-        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(os.fstat(fd).st_mode) | stat.S_IRWXU)
-        finally:
+    with suppress(OSError), held(folder) as fd:
+        os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(os.fstat(fd).st_mode) | stat.S_IRWXU)
+
+
+@contextmanager
+def held(folder: str) -> Generator[int]:
+    """Open a folder step by step, without following a link: it can't be swapped for another place. Raises OSError."""
+    fd = os.open("/", _STEP)
+    try:
+        for part in filter(None, folder.split("/")):
+            inner = os.open(part, _STEP, dir_fd=fd)
             os.close(fd)
+            fd = inner
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _above(path: str) -> Iterator[str]:

@@ -3,7 +3,10 @@
 Laws:
 - An exact match that occurs once wins; one that occurs more often is refused with the count.
 - Looser matches are tried only where there is no exact one, must be unique too, and are always named in the result.
-- What is put in is literal text: nothing in it is a pattern. Only its line ends follow the file's.
+  Spaces at a line's ends may differ; spaces within it are part of the text (of a string, say), and make a hint.
+- What is put in is literal text: nothing in it is a pattern. Its line ends follow the file's, line by line, so that a
+  line that stays keeps its own. Escapes are resolved only where the same ones had to be to find the place, and that
+  is said.
 - Look-alike characters are never matched silently: they make a hint.
 """
 
@@ -11,6 +14,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable
+from difflib import SequenceMatcher
 
 from msgspec import Struct
 
@@ -18,6 +22,8 @@ BOM = "\ufeff"
 LOOSE_CHARS_MIN = 5
 """Fewer characters than these, spaces aside, are found by accident too easily."""
 COUNTED_MAX = 1_000
+COMPARED_MAX = 1_000_000
+"""Pairs of lines that are compared to see which ones stayed."""
 _LOOKS = {
     **dict.fromkeys((0x2018, 0x2019, 0x201A, 0x2032, 0x02BC), "'"),
     **dict.fromkeys((0x201C, 0x201D, 0x201E, 0x2033), '"'),
@@ -25,6 +31,7 @@ _LOOKS = {
     **dict.fromkeys((0x00A0, 0x2007, 0x2009, 0x202F, 0x3000), " "),
 }
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
+_ESCAPE = re.compile(r"\\([ntr\"'\\])")
 
 
 class MatchError(Exception):
@@ -68,11 +75,11 @@ def find(text: str, old: str, new: str, mask: Callable[[str], str] = str) -> Mat
     def real(at: int) -> int:
         return base + at + bisect_right(shifted, at - 1)
 
-    start, end = real(found.start), real(found.end)
+    start, end, put = _with_line_ends(text, real(found.start), real(found.end), found.new)
     return Match(
         start=start,
         end=end,
-        new=_with_line_ends(found.new, text[start:end], text),
+        new=put,
         first_line=view.count("\n", 0, found.start) + 1,
         last_line=view.count("\n", 0, max(found.start, found.end - 1)) + 1,
         how=found.how,
@@ -84,10 +91,50 @@ def replaced(text: str, match: Match) -> str:
     return text[: match.start] + match.new + text[match.end :]
 
 
-def _with_line_ends(new: str, span: str, text: str) -> str:
-    where = span if "\n" in span else text
-    pairs = where.count("\r\n")
-    return re.sub("(?<!\r)\n", "\r\n", new) if pairs > where.count("\n") - pairs else new
+def _with_line_ends(text: str, start: int, end: int, new: str) -> tuple[int, int, str]:
+    """Return what to replace by what: the place itself or, where line ends are mixed in its lines, all of these."""
+    begin, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end) + 1 or len(text)
+    lines = text[begin:stop]
+    pairs, ends = lines.count("\r\n"), lines.count("\n")
+    if 0 < pairs < ends:
+        whole = text[begin:start] + new + text[end:stop]
+        return begin, stop, _with_own_ends(whole.split("\n"), lines.split("\n"))
+    if not ends:
+        pairs, ends = text.count("\r\n"), text.count("\n")
+    return start, end, re.sub("(?<!\r)\n", "\r\n", new) if pairs > ends - pairs else new
+
+
+def _with_own_ends(new: list[str], there: list[str]) -> str:
+    """Join new lines so that each one that was there keeps its line end; others end like the one in their place."""
+    was, ends = [line.removesuffix("\r") for line in there[:-1]], [line.endswith("\r") for line in there[:-1]]
+    given = [line.removesuffix("\r") for line in new[:-1]]
+    joined: list[str] = []
+    for number, (place, stays) in enumerate(_places_of(given, was)):
+        is_pair = ends[place] or (not stays and new[number].endswith("\r"))
+        joined.append(given[number] + ("\r\n" if is_pair else "\n"))
+    return "".join(joined) + new[-1]
+
+
+def _places_of(given: list[str], was: list[str]) -> list[tuple[int, bool]]:
+    """Say for each given line whose place it takes, and whether that line stays as it is. The cost is bounded."""
+    head = _common(was, given)
+    tail = _common(was[head:][::-1], given[head:][::-1])
+    to, given_to = len(was) - tail, len(given) - tail
+    changed = [("replace", 0, to - head, 0, given_to - head)]
+    if (to - head) * (given_to - head) <= COMPARED_MAX:
+        changed = [*SequenceMatcher(None, was[head:to], given[head:given_to], False).get_opcodes()]
+    places = [(number, True) for number in range(head)]
+    for tag, was_from, was_to, from_, until in changed:
+        for offset in range(until - from_):
+            last = max(was_to - 1, was_from - 1) + head
+            places.append((max(min(was_from + offset + head, last), 0), tag == "equal"))
+    return [*places, *((number, True) for number in range(to, len(was)))]
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """Count the lines that are the same at the beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _locate(view: str, old: str, new: str, mask: Callable[[str], str]) -> _Found:
@@ -96,7 +143,7 @@ def _locate(view: str, old: str, new: str, mask: Callable[[str], str]) -> _Found
         _only_one(exact, view, "old_string occurs")
         return _Found(exact[0], exact[0] + len(old), new)
     if len("".join(old.split())) >= LOOSE_CHARS_MIN and "\0" not in old:
-        for attempt in (_by_lines(_trimmed), _by_lines(_spaced), _unescaped):
+        for attempt in (_by_lines, _unescaped):
             found = attempt(view, old, new)
             if found is not None:
                 return found
@@ -128,34 +175,35 @@ def _spaced(line: str) -> str:
     return re.sub("[ \t]+", " ", line.strip(" \t"))
 
 
-def _by_lines(key: Callable[[str], str]) -> Callable[[str, str, str], _Found | None]:
-    """A search for whole lines that are equal under a key."""
-    how = "the spaces at line ends and beginnings differ" if key is _trimmed else "the spaces within lines differ"
+def _by_lines(view: str, old: str, new: str) -> _Found | None:
+    """Search for whole lines that are equal but for the spaces at their ends."""
+    ends_line = old.endswith("\n")
+    wanted = (old[:-1] if ends_line else old).split("\n")
+    lines, size = view.split("\n"), len(wanted)
+    at = _lines_like(lines, wanted, _trimmed)
+    if not at:
+        return None
+    begins = [0]
+    for line in lines:
+        begins.append(begins[-1] + len(line) + 1)
+    _only_one([begins[number] for number in at], view, "old_string isn't there exactly; but for spaces it occurs")
+    start, end = begins[at[0]], begins[at[0] + size] - 1
+    if end - start > max(len(old) + 500, 4 * len(old)):
+        return None
+    fitted, moved = _indented_like(lines[at[0] : at[0] + size], wanted, new)
+    how = "the spaces at line ends and beginnings differ"
+    return _Found(start, min(end + ends_line, len(view)), fitted, how + moved)
 
-    def search(view: str, old: str, new: str) -> _Found | None:
-        ends_line = old.endswith("\n")
-        wanted = (old[:-1] if ends_line else old).split("\n")
-        lines = view.split("\n")
-        keys, wanted_keys = [key(line) for line in lines], [key(line) for line in wanted]
-        size = len(wanted)
-        at = [
-            number
-            for number in range(len(lines) - size + 1)
-            if keys[number] == wanted_keys[0] and keys[number : number + size] == wanted_keys
-        ]
-        if not at:
-            return None
-        begins = [0]
-        for line in lines:
-            begins.append(begins[-1] + len(line) + 1)
-        _only_one([begins[number] for number in at], view, "old_string isn't there exactly; but for spaces it occurs")
-        start, end = begins[at[0]], begins[at[0] + size] - 1
-        if end - start > max(len(old) + 500, 4 * len(old)):
-            return None
-        fitted, moved = _indented_like(lines[at[0] : at[0] + size], wanted, new)
-        return _Found(start, min(end + ends_line, len(view)), fitted, how + moved)
 
-    return search
+def _lines_like(lines: list[str], wanted: list[str], key: Callable[[str], str]) -> list[int]:
+    """Where lines begin that are equal to the wanted ones under a key."""
+    keys, wanted_keys = [key(line) for line in lines], [key(line) for line in wanted]
+    size = len(wanted)
+    return [
+        number
+        for number in range(len(lines) - size + 1)
+        if keys[number] == wanted_keys[0] and keys[number : number + size] == wanted_keys
+    ]
 
 
 def _indented_like(there: list[str], wanted: list[str], new: str) -> tuple[str, str]:
@@ -178,16 +226,15 @@ def _unescaped(view: str, old: str, new: str) -> _Found | None:
     if not places:
         return None
     _only_one(places, view, "old_string isn't there exactly; with its escapes resolved it occurs")
-    how = "old_string was escaped once too often"
-    if "\n" not in new and _plain(new) != new:
-        return _Found(
-            places[0], places[0] + len(plain), _plain(new), how + ", and so was new_string; both were resolved"
-        )
-    return _Found(places[0], places[0] + len(plain), new, how)
+    how, end = "old_string was escaped once too often", places[0] + len(plain)
+    same = _plain(new, only=frozenset(_ESCAPE.findall(old)))
+    if "\n" not in new and same != new:
+        return _Found(places[0], end, same, how + ", and so was new_string; the same escapes were resolved in both")
+    return _Found(places[0], end, new, how)
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"\\([ntr\"'\\])", lambda match: _ESCAPES[match.group(1)], text)
+def _plain(text: str, only: frozenset[str] = frozenset(_ESCAPES)) -> str:
+    return _ESCAPE.sub(lambda match: _ESCAPES[match[1]] if match[1] in only else match[0], text)
 
 
 def _looks(text: str) -> str:
@@ -204,6 +251,9 @@ def _hint(view: str, old: str, mask: Callable[[str], str]) -> str:
             f", but line {number + 1} looks alike with other characters (accents, quotes, dashes or no-break spaces): "
             f"{line[:200]!a}. Copy the text from the file"
         )
+    spaced = _lines_like(view.split("\n"), old.removesuffix("\n").split("\n"), _spaced)
+    if spaced and old.strip():
+        return f"; line {spaced[0] + 1} differs in the spaces within it. Copy the text from the file"
     first = next((line for line in old.split("\n") if len(_trimmed(line)) >= LOOSE_CHARS_MIN), None)
     if first is not None and (at := view.find(_trimmed(first))) >= 0:
         return f"; its first line is at line {view.count(chr(10), 0, at) + 1}, but what follows differs. Read it again"

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
-from maka.tools.closed import open_again, there
+from maka.tools.closed import held, open_again, there
 from maka.tools.made import Made
 from maka.tools.new_repository import is_harmless
 
@@ -111,24 +111,35 @@ def _put_right_once(path: str, before: str | None) -> bool:
     if os.path.lexists(path):
         _move_aside(path)
     if before:
-        with suppress(OSError):
-            os.symlink(before, path)
+        with suppress(OSError), held(os.path.dirname(path)) as folder:
+            os.symlink(before, os.path.basename(path), dir_fd=folder)
     return True
 
 
 def _move_aside(path: str) -> None:
-    name = next((name for number in range(1, 100) if not os.path.lexists(name := f"{path}{ASIDE}-{number}")), None)
-    name = name or f"{path}{ASIDE}-{secrets.token_hex(8)}"
-    try:
-        os.rename(path, name)
-    except PermissionError:  # the command may have taken away our own right to the folder
-        folder = os.path.dirname(path)
-        mode = stat.S_IMODE(os.stat(folder).st_mode)
-        os.chmod(folder, mode | stat.S_IRWXU)
+    """Rename what stands there, in its own folder: that may be swapped by another command at this moment."""
+    name = os.path.basename(path)
+    with held(os.path.dirname(path)) as folder:
+        free = (f"{name}{ASIDE}-{number}" for number in range(1, 100))
+        aside = next((one for one in free if not _is_in(folder, one)), f"{name}{ASIDE}-{secrets.token_hex(8)}")
         try:
-            os.rename(path, name)
-        finally:
-            os.chmod(folder, mode)
+            os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+        except PermissionError:  # the command may have taken away our own right to the folder
+            own = f"/proc/self/fd/{folder}"
+            mode = stat.S_IMODE(os.fstat(folder).st_mode)
+            os.chmod(own, mode | stat.S_IRWXU)
+            try:
+                os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+            finally:
+                os.chmod(own, mode)
+
+
+def _is_in(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def put_repositories_right(known: Collection[str], new: Mapping[str, str | None], roots: Collection[str]) -> list[str]:
@@ -140,12 +151,17 @@ def put_repositories_right(known: Collection[str], new: Mapping[str, str | None]
     moved: list[str] = []
     whole = frozenset((*known, *(folder for folder in new.values() if folder is not None)))
     for path, repository in new.items():
-        name = path if os.path.basename(path) == ".git" else os.path.join(path, "HEAD")
+        name = decisive_name(path)
         with suppress(OSError):
             if (repository is None or not is_harmless(repository, whole, roots)) and os.path.lexists(name):
                 _move_aside(name)
                 moved.append(name)
     return moved
+
+
+def decisive_name(path: str) -> str:
+    """Return what makes a repository of a folder: its `.git`, or, of one without a worktree, its HEAD."""
+    return path if os.path.basename(path) == ".git" else os.path.join(path, "HEAD")
 
 
 def put_aside(planted: Sequence[str]) -> tuple[list[str], list[str]]:

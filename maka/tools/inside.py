@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -13,15 +14,17 @@ from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy, ToolResult
 from maka.tools.boundary import refusal_text
 from maka.tools.closed import open_again
 from maka.tools.denial import Kind, likely
-from maka.tools.guard import ASIDE, Guard, Guards, put_aside, put_repositories_right
+from maka.tools.guard import ASIDE, Guard, Guards, decisive_name, put_aside, put_repositories_right
 from maka.tools.policy import PROTECTED_NAMES, Ground, covers, is_under, judge, needed, sandbox_policy
 from maka.tools.results import with_footer
-from maka.tools.survey import come, led_to, standing, survey, watched
+from maka.tools.survey import Standing, come, led_to, replaced, standing, survey, watched
 from maka.tools.walk import Walk
 
 LOOKS_A_WALK = 10
 _ROUNDS = 4
-_NOT_SET_UP = ("bwrap: ", "the sandbox could not be set up")
+_NOT_SET_UP = re.compile(
+    r"bwrap: |the sandbox could not be set up|\S+: \d+: exec: \S+: (?:not found|Permission denied)"
+)
 
 
 class Inside:
@@ -43,6 +46,7 @@ class Inside:
         self._suspects: frozenset[str] = frozenset()
         self._moved: set[str] = set()
         self._stuck: set[str] = set()
+        self._lost: set[str] = set()
 
     @property
     def must_look(self) -> bool:
@@ -65,17 +69,30 @@ class Inside:
         for _ in range(_ROUNDS):
             now = self._opened()
             new = self._before.new_repositories(now)
-            moved = put_repositories_right(self._before.folders, new, self._before.roots)
+            judged = {path: its for path, its in new.items() if not self._is_granted(decisive_name(path))}
+            moved = put_repositories_right(self._before.folders, judged, self._before.roots)
             if not moved:
-                moved, stuck = put_aside(self._planted(now, new))
-                self._stuck.update(stuck)
+                moved = self._put_names_right(now, new)
             self._moved.update(moved)
             if not moved:
                 return
 
-    def _planted(self, now: Walk, new: Mapping[str, str | None]) -> list[str]:
+    def _put_names_right(self, now: Walk, new: Mapping[str, str | None]) -> list[str]:
+        try:
+            standing_now = standing(now, self._ground)
+        except PermissionError as closed:
+            self._stuck.add(str(closed.filename))
+            return []
+        moved, stuck = put_aside(self._planted(standing_now, new))
+        self._stuck.update(stuck)
+        if not moved:
+            found = replaced(self._standing, standing_now)
+            self._lost.update(path for path in found if self._is_held(path) and not self._made.holds(path))
+        return moved
+
+    def _planted(self, now: Mapping[str, Standing], new: Mapping[str, str | None]) -> list[str]:
         """Return what has come and has to go; a new repository was judged as a whole."""
-        found = come(self._before, self._standing, standing(now, self._ground))
+        found = come(self._before, self._standing, now)
         judged = [its for its in new.values() if its is not None]
         found = [
             path
@@ -108,6 +125,10 @@ class Inside:
         """Say whether a name isn't the command's to make: what was granted by its name may come and go."""
         return judge(self._boundary, path, "write", self._ground, self._led_to) is not None
 
+    def _is_granted(self, path: str) -> bool:
+        """Say whether a name was granted as such, not with all of its surroundings."""
+        return judge(self._boundary, path, "write", self._ground, (path,)) is None
+
     def policy(self, cwd: str) -> SandboxPolicy:
         """Survey the workspace and return what the command may touch. Raises OSError where that isn't where it was."""
         workspace = self._boundary.workspace
@@ -122,9 +143,19 @@ class Inside:
         """Put right what the sandbox couldn't hold, and say what it probably denied."""
         found = self.verdict(result.text, failed=result.outcome is Outcome.ERROR)
         if found is None:
-            return result
+            return replace(result, text=with_footer(result.text, note)) if (note := self.note()) else result
         text = with_footer(result.text, refusal_text(*found))
         return replace(result, outcome=Outcome.ERROR, text=text, need=found[0])
+
+    def note(self) -> str:
+        """Say what the sandbox didn't hold to the end, once the verdict is known; nothing where it held all."""
+        if not self._lost:
+            return ""
+        lost = _as_text(sorted(self._lost))
+        return (
+            f"These protected files were replaced by someone else while the command ran: {lost}. From then on the "
+            "sandbox did not hold them for it: the person should look at them"
+        )
 
     def verdict(self, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
@@ -139,7 +170,7 @@ class Inside:
             words = [f"These were changed by the command and were moved aside (to *{ASIDE}-N): {_as_text(moved)}."]
             left = f"These were changed by the command and could NOT be moved aside: {_as_text(stuck)}. Remove them."
             return need, " ".join([*(words if moved else []), *([left] if stuck else [])])
-        if not failed or text.startswith(_NOT_SET_UP):
+        if not failed or _NOT_SET_UP.match(text):
             return None
         expansion = likely(text, self._boundary.workspace, _kind, self._allowed)
         if expansion is None or (expansion.network and self._network):

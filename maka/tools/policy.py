@@ -42,7 +42,8 @@ class Found(Struct, frozen=True, kw_only=True):
     """What a survey found in and around a workspace; every path exists. `hidden` are folders, `hidden_files` files.
 
     `git` are repositories' folders outside of the workspace that a commit in it has to write; `protected` lies within
-    what is writable, `pinned` are the folders in it that hold something protected and must stay where they are.
+    what is writable, `pinned` are the folders in it that hold something protected and must stay where they are, and
+    `mounts` are where other file systems begin in it.
     """
 
     protected: tuple[str, ...] = ()
@@ -50,6 +51,7 @@ class Found(Struct, frozen=True, kw_only=True):
     git: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     hidden_files: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
 
@@ -158,6 +160,7 @@ def sandbox_policy(boundary: Boundary, cwd: str, found: Found, ground: Ground) -
         pinned=_once([path for path in found.pinned if path not in writable]),
         hidden=_once([path for path in found.hidden if path not in kept]),
         hidden_files=_once([path for path in found.hidden_files if path not in kept]),
+        mounts=found.mounts,
         network=boundary.network,
     )
 

@@ -7,11 +7,14 @@ the workspace's only if its own files, which lie outside, name it.
 import errno
 import os
 from collections.abc import Collection, Iterable
+from typing import Literal
 
 from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.closed import is_closed, there
 from maka.tools.git_config import settings_of
 from maka.tools.policy import GIT_PROTECTED, is_under
+
+Kind = Literal["folder", "link", "other"]
 
 _GIT_POINTER = "gitdir: "
 _CONFIG_BYTES_MAX = 256 << 10
@@ -154,11 +157,23 @@ def _names_in(folder: str) -> list[tuple[str, bool]]:
 
 
 def listed(folder: str) -> list[tuple[str, bool]]:
+    """Return a folder's names, and which of them are folders; nothing where it can't be read."""
+    return [(name, kind == "folder") for name, kind in kinds_in(folder)]
+
+
+def kinds_in(folder: str) -> list[tuple[str, Kind]]:
+    """Return a folder's names with what they are; nothing where it can't be read."""
     try:
         with os.scandir(folder) as found:
-            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+            return [(entry.name, _kind(entry)) for entry in found]
     except OSError:
         return []
+
+
+def _kind(entry: "os.DirEntry[str]") -> Kind:
+    if entry.is_symlink():
+        return "link"
+    return "folder" if entry.is_dir(follow_symlinks=False) else "other"
 
 
 def read_text(path: str) -> str:

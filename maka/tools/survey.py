@@ -78,6 +78,7 @@ def survey(seen: Walk, ground: Ground) -> Found:
         protected=tuple(path for path in dict.fromkeys(protected) if path not in hidden),
         pinned=tuple(dict.fromkeys(pinned)),
         git=seen.git,
+        mounts=tuple(path for path in _mounts() if any(is_under(path, root) and path != root for root in writable)),
         hidden=tuple(path for path in hidden if os.path.isdir(path)),
         hidden_files=tuple(path for path in hidden if not os.path.isdir(path)),
         missing=tuple(entry.path for entry in granted if not _is_as_granted(entry)),
@@ -139,6 +140,12 @@ def come(before: Walk, was: Mapping[str, Standing], now: Mapping[str, Standing])
     ]
 
 
+def replaced(was: Mapping[str, Standing], now: Mapping[str, Standing]) -> list[str]:
+    """Return what stands in its old folder anew: the kernel gives up a mount over a file that is replaced."""
+    both = ((path, was[path], one) for path, one in now.items() if path in was)
+    return [path for path, old, new in both if old.its != new.its and old.above == new.above]
+
+
 def _between(path: str, roots: Sequence[str]) -> Iterator[str]:
     """Yield the folders above a path that lie inside of one of some roots."""
     folder = os.path.dirname(path)
@@ -182,6 +189,16 @@ def _sockets() -> list[str]:
     except OSError:
         return []
     return sorted(path for path in named if _is_socket(path))
+
+
+def _mounts() -> list[str]:
+    """Return where file systems begin, as far as the kernel tells."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            targets = [line.split(" ")[4] for line in file]
+    except OSError:
+        return []
+    return [re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), target) for target in dict.fromkeys(targets)]
 
 
 def _is_socket(path: str) -> bool:

@@ -21,7 +21,7 @@ from maka.tools.repositories import (
     common_of,
     git_names,
     is_bare,
-    listed,
+    kinds_in,
     modules_of,
     named_by_config,
     repository_of,
@@ -128,8 +128,12 @@ class Walk:
         return found
 
     def _named(self, root: str) -> Iterator[str]:
-        """Yield what has a protected name, and repositories' `.git`, the upper levels first."""
+        """Yield what has a protected name, and repositories' `.git`, the upper levels first.
+
+        A link leads to a folder that is passed over otherwise, and whoever enters it sees the link's name.
+        """
         level, count = [root], 0
+        met = {root}
         for _ in range(SURVEY_DEPTH_MAX):
             below: list[str] = []
             for folder in level:
@@ -140,16 +144,29 @@ class Walk:
                 if is_closed(folder):
                     self.closed.append(folder)
                     continue
-                names = listed(folder)
+                names = kinds_in(folder)
                 if is_bare([name for name, _ in names]):
                     yield folder
-                for name, is_folder in names:
+                for name, kind in names:
+                    path = os.path.join(folder, name)
                     if name in PROTECTED_NAMES or name == ".git":
-                        yield os.path.join(folder, name)
-                    elif is_folder and name not in _PASSED_OVER:
-                        below.append(os.path.join(folder, name))
-            level = below
+                        yield path
+                    elif kind == "folder" and name not in _PASSED_OVER:
+                        below.append(path)
+                    elif kind == "link" and (led := _folder_in(path, root)) is not None:
+                        below.append(led)
+            level = [path for path in dict.fromkeys(below) if path not in met]
+            met.update(level)
         self._beyond.update(level)
+
+
+def _folder_in(link: str, root: str) -> str | None:
+    """Return the real folder that a link leads to, where that lies in a root."""
+    try:
+        real = os.path.realpath(link)
+    except OSError:  # it changes at this moment
+        return None
+    return real if is_under(real, root) and os.path.isdir(real) else None
 
 
 def _repository_at(path: str) -> str | None:

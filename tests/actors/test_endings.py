@@ -2,9 +2,9 @@
 
 import pytest
 
-from maka.contracts.content import Outcome, RunLimits, SystemNote, Text
-from maka.contracts.errors import FailureClass
-from maka.contracts.limits import BAD_TOOL_ROUNDS_MAX, RETRY_TRIES_MAX
+from maka.contracts.content import BlobRef, Outcome, RunLimits, SystemNote, Text
+from maka.contracts.errors import FailureClass, LedgerFullError
+from maka.contracts.limits import ANSWER_CHARS_MAX, BAD_TOOL_ROUNDS_MAX, EVENT_BYTES_MAX, RETRY_TRIES_MAX
 from maka.contracts.model_ports import AssembledCall, ErrorKind
 from maka.contracts.session_events import ProviderRetry, TextDelta, ToolOutputDelta
 from tests.actors.case import Case, asks, kill, then, trouble
@@ -97,6 +97,44 @@ def test_h10_a_call_that_was_cut_is_answered_and_not_run() -> None:
     assert case.finish().status == "completed"
     assert case.outcomes() == [Outcome.REFUSED]
     assert case.host.catalog.tools["File"].effects == []
+
+
+def test_h58_a_call_that_is_longer_than_a_fact_is_answered_and_not_run() -> None:
+    long = AssembledCall(provider_id="k", name="File", args={"path": "x" * EVENT_BYTES_MAX}, raw='{"path": "xx')
+    small = AssembledCall(provider_id="l", name="Quick", args={"path": "/w/f"}, raw="{}")
+    case = Case(then(Said(calls=(long, small)), Said(text=("I see",))))
+    assert case.finish().status == "completed"
+    assert case.outcomes() == [Outcome.REFUSED, Outcome.OK]
+    assert case.host.catalog.tools["File"].effects == []
+    assert "at most 1,000,000 are taken" in (case.requests()[1].messages[-2].text or "")
+
+
+def test_an_answer_that_is_longer_than_a_fact_is_completed_also_where_there_was_no_room_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(then(Said(text=("x" * EVENT_BYTES_MAX, "y"))))
+    put, tries = case.host.blobs.put, list[int]()
+
+    def without_room_at_first(data: bytes) -> tuple[BlobRef, bytes | None]:
+        tries.append(len(data))
+        if len(tries) < 3:
+            raise LedgerFullError("no room")
+        return put(data)
+
+    monkeypatch.setattr(case.host.blobs, "put", without_room_at_first)
+    record = case.finish()
+    assert (record.status, tries) == ("completed", [EVENT_BYTES_MAX + 1] * 3)
+    texts = [item.event.content for item in case.host.session_facts(case.session_id)]
+    (kept,) = [text for text in texts if isinstance(text, Text) and text.whole is not None]
+    assert "characters left out" in kept.text
+    assert kept.whole is not None
+    assert case.host.store.blob(kept.whole.sha256) == ("x" * EVENT_BYTES_MAX + "y").encode()
+
+
+def test_an_answer_without_an_end_fails_with_its_class() -> None:
+    case = Case(then(Said(text=("x" * (ANSWER_CHARS_MAX + 1),), hangs=True)))
+    record = case.finish()
+    assert (record.status, record.failure_class) == ("failed", FailureClass.ANSWER_TOO_LONG)
 
 
 @pytest.mark.parametrize("raw", ["[]", "null", "7"])

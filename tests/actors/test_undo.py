@@ -134,7 +134,8 @@ def test_a_run_that_waits_for_a_person_is_live_too() -> None:
     refused = undo(case)
     case.host.world.run()
     assert isinstance(refused.value, Refusal)
-    assert refused.value.code is RefusalCode.SESSION_BUSY
+    assert refused.value.code is RefusalCode.NEEDS_ANSWER
+    assert "maka inbox" in refused.value.message
 
 
 def test_the_same_command_id_is_one_undo() -> None:

@@ -118,6 +118,14 @@ def test_a_wrong_answer_changes_nothing(
     assert waits(machine) == [request]
 
 
+@pytest.mark.parametrize("chars", [1, 3])
+def test_a_few_characters_name_no_request(machine: Machine, model: ScriptedModel, chars: int) -> None:
+    request = parked(machine)
+    refused(machine.maka("answer", request[-chars:], "--option", "1"), 2, "at least 4 characters")
+    assert waits(machine) == [request]
+    assert machine.maka("answer", request[-4:], "--option", "1").code == 0
+
+
 def test_an_answer_to_nothing(machine: Machine, model: ScriptedModel) -> None:
     parked(machine)
     refused(machine.maka("answer", "ffffffff", "allow"), 2, "maka inbox")
@@ -157,6 +165,7 @@ def test_a_message_behind_a_parked_run_is_queued_and_runs_after_the_answer(
     queued = machine.maka("run", "--continue", "--json", "and then this")
     assert (queued.code, queued.record["type"], queued.record["pending"]) == (4, "run_parked", [request]), queued
     assert f"queued behind a run of session #1 that waits for a person: maka answer {request[-8:]}" in queued.err
+    assert "busy" not in queued.err, "said once, and with what to do"
     # The queued message asks, too; nobody is there.
     done = machine.maka("answer", request[-8:], "--option", "1", "--json", "--on-ask", "deny")
     assert done.code == 0, done
@@ -226,6 +235,7 @@ def test_what_is_allowed_beforehand_is_a_fact_and_can_be_taken_back(machine: Mac
     refused(machine.maka("rules", "1", "--revoke", grant["origin"][-8:]), 2, "is no grant")
     refused(machine.maka("run", "--allow", "everything", "x"), 2, "write:PATH")
     refused(machine.maka("run", "--allow", "write:no/such/folder/", "x"), 2, "no such folder")
+    refused(machine.maka("run", "--allow", "net", "--allow", "write:/", "x"), 2, "--allow write:/: all of the machine")
 
 
 def test_bypass_is_said_plainly_everywhere(machine: Machine, model: ScriptedModel) -> None:

@@ -148,7 +148,7 @@ def test_a_wider_boundary_is_shown_whole_and_granted_as_shown(
     screen = opened("run", "go")
     shown = screen.until("allow? ")
     assert "│ write everything below /srv/\\u202ecache\n" in shown
-    assert "│ because: to cache\n  │   [a] allow\n" in shown, "a text can't pass for a line of ours"
+    assert "│ because: to cache⏎  [a] allow\n" in shown, "a text can't pass for a line of ours"
     assert "\u202e" not in shown
     screen.until("[d] deny")
     screen.until(": ")
@@ -228,8 +228,9 @@ def test_ctrl_c_at_the_question_stops_the_run(machine: Machine, serve: Serve, op
     screen.until("answer?")
     screen.until(": ")
     screen.type(b"\x03")
-    screen.until("Stopping")
+    assert screen.until("Stopping").endswith("\n"), "what is said stands on a line of its own"
     assert screen.end() == 130
+    assert "leaves at once)\n\n" not in screen.shown
     assert waits(machine) == 0
     assert machine.maka("verify").code == 0
 

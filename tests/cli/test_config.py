@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from maka.adapters import untouchable
 from maka.config import (
     Config,
     is_loopback,
@@ -136,9 +137,10 @@ def test_a_local_model_may_think_long_before_its_first_word(tmp_path: Path) -> N
         ('[models.a]\nbase_url = "http://h/v1"', '[models.a] lacks "model"'),
         ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nkey_env = "A"\nkey_cmd = "b"', "key_env and key_cmd"),
         ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nidle_s = "long"', "$.idle_s"),
-        ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nidle_s = -1', "aren't negative"),
-        ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nidle_s = nan', "aren't negative"),
-        ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nmax_concurrent = -3', "aren't negative"),
+        ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nidle_s = -1', "[models.a] idle_s is a number"),
+        ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\ncontext_window = -3', "[models.a] context_window is"),
+        ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nidle_s = nan', "[models.a] idle_s is a number"),
+        ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nmax_concurrent = -3', "[models.a] max_concurrent is"),
         ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nheaders = { "a b" = "c" }', "header 'a b'"),
         ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nheaders = { X = "secret@ü" }', "header 'X'"),
         ('[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nheaders = { X = "a\\nb" }', "header 'X'"),
@@ -254,7 +256,8 @@ def test_h73_provider_key_visible_to_tools(tmp_path: Path) -> None:
         GITHUB_TOKEN="kept: it is no model provider's",
         LANG="C.UTF-8",
     )
-    assert set(config.child_env) == {"PATH", "HOME", "LANG", "GITHUB_TOKEN", "STRIPE_KEY"}
+    typed = {name for name in config.child_env if name.endswith(("EDITOR", "VISUAL", "PAGER", "PROMPT"))}
+    assert set(config.child_env) - typed == {"PATH", "HOME", "LANG", "GITHUB_TOKEN", "STRIPE_KEY"}
     assert secret not in "".join(config.child_env.values())
     assert secret not in repr(config)
 
@@ -282,6 +285,19 @@ def test_keys_are_read_when_they_are_used(tmp_path: Path) -> None:
     assert read_key(profile(key_env="K"), {"K": " from-env "}) == "from-env"
     assert read_key(profile(key_file=str(file)), {}) == "from-file"
     assert read_key(profile(key_cmd=command), {}) == "from-command"
+
+
+def test_the_program_that_prints_a_key_is_none_of_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It loads nothing from there, and a command can't change it."""
+    (tmp_path / "keys.py").write_text("print('planted')")
+    (tmp_path / "key.sh").write_text("echo from-command")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RefusedError, match="ended with 1"):
+        read_key(profile(key_cmd=f"{sys.executable} -m keys"), {})
+    toml = f'[models.a]\nbase_url = "http://h/v1"\nmodel = "m"\nkey_cmd = "sh {tmp_path}/key.sh"\n'
+    assert os.path.realpath(tmp_path / "key.sh") in untouchable(load(tmp_path, toml)).code
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from maka.contracts.errors import (
         (RefusedError(Refusal(code=RefusalCode.SESSION_DAMAGED, message="m")), "session_damaged", ExitCode.DAMAGE),
         (RefusedError(Refusal(code=RefusalCode.LEDGER_FULL, message="m")), "ledger_full", ExitCode.TRY_AGAIN),
         (RefusedError(Refusal(code=RefusalCode.INTERNAL, message="m")), "internal", ExitCode.FAILED),
+        (RefusedError(Refusal(code=RefusalCode.NEEDS_ANSWER, message="m")), "needs_answer", ExitCode.NEEDS_ANSWER),
         (OutcomeUnknownError("c-1"), "outcome_unknown", ExitCode.TRY_AGAIN),
         (StoreHeldError("held by process 7"), "store_held", ExitCode.NOT_READY),
         (StoreOpenError("not ours"), "store", ExitCode.NOT_READY),
@@ -50,6 +51,14 @@ def test_every_error_has_one_line_a_word_and_a_code(error: Exception, code: str,
         "message": failure.message,
         "exit": word(exit_code),
     }
+
+
+def test_a_message_is_a_sentence_and_names_the_remedy_once() -> None:
+    assert describe(StoreOpenError("not ours")).message == "not ours."
+    assert describe(StoreOpenError("write it like http://h/v1")).message == "write it like http://h/v1"
+    known = describe(LedgerDamagedError("position 3: bad: run `maka verify`"))
+    assert known.message == "position 3: bad: run `maka verify`."
+    assert describe(FoldError("bad")).message == "bad. See maka verify."
 
 
 def test_help_lists_every_exit_code_with_its_word() -> None:

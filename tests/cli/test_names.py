@@ -20,6 +20,7 @@ def header(number: int, end: str, *, position: int = 0, **changes: object) -> He
         created_ts=0,
         activity_ts=0,
         position=position or number,
+        run_count=1,
     )
     return replace(made, **changes)
 
@@ -29,7 +30,7 @@ HEADERS = [header(1, "00aa"), header(2, "00ba", position=90), header(12, "0c12")
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("#12", 12), ("12", 12), ("2", 2), ("@last", 2), ("aa", 1), ("0C12", 12), ("0002", 2), ("00002", 2)],
+    [("#12", 12), ("12", 12), ("2", 2), ("@last", 2), ("00aa", 1), ("0C12", 12), ("0002", 2), ("00002", 2)],
 )
 def test_a_session_is_named_by_number_last_or_the_end_of_its_id(name: str, number: int) -> None:
     assert find_session(HEADERS, name).number == number
@@ -47,7 +48,13 @@ def test_an_unknown_name_says_where_to_look(name: str) -> None:
 
 def test_an_end_that_several_ids_share_is_refused_with_their_numbers() -> None:
     with pytest.raises(RefusedError, match="#1, #2"):
-        find_session(HEADERS, "a")
+        find_session([header(1, "1cafe"), header(2, "2cafe")], "cafe")
+
+
+@pytest.mark.parametrize("name", ["a", "aa", "0aa", "AA"])
+def test_an_end_of_a_few_characters_names_nothing(name: str) -> None:
+    with pytest.raises(RefusedError, match="at least 4 characters"):
+        find_session(HEADERS, name)
 
 
 def test_an_empty_store_has_no_last_session() -> None:
@@ -63,8 +70,10 @@ def test_the_newest_session_of_the_folder_that_is_not_busy_is_continued() -> Non
         header(5, "5", position=50, status=SessionStatus.QUEUED),
         header(6, "6", position=60, status=SessionStatus.WAITING),
         header(7, "7", position=70, real_cwd="/elsewhere"),
+        header(8, "8", position=80, run_count=0),
     ]
     assert session_to_continue(headers, "/project").number == 6, "one that waits for a person isn't passed over"
     assert session_to_continue(headers[:5], "/project").number == 2
+    assert session_to_continue(headers[-1:], "/project").number == 8, "one without a run is better than none"
     with pytest.raises(RefusedError, match="/nowhere"):
         session_to_continue(headers, "/nowhere")

@@ -59,7 +59,7 @@ def test_a_full_disk_behind_stdout_is_one_line() -> None:
             stdin=subprocess.DEVNULL,
             check=False,
         )
-    assert (done.returncode, done.stderr) == (1, b"maka: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, b"maka: No space left on device.\n")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -39,6 +39,12 @@ def refusal(config: Config, **flags: str) -> str:
     [
         ("", {"OPENAI_API_KEY": "k", "MAKA_MODEL": "m"}, {}, ("openai", "https://api.openai.com/v1", "m")),
         ("", {"OPENAI_BASE_URL": "http://h/v1", "MAKA_MODEL": "m"}, {}, ("environment", "http://h/v1", "m")),
+        (
+            TOML,
+            {"OPENAI_BASE_URL": "http://h/v1", "MY_KEY": "k"},
+            {"name": "environment", "model": "m"},
+            ("environment", "http://h/v1", "m"),
+        ),
         ("", {"OPENROUTER_API_KEY": "k", "MAKA_MODEL": "m"}, {}, ("openrouter", "https://openrouter.ai/api/v1", "m")),
         ("", {"OPENAI_API_KEY": "k"}, {"model": "m"}, ("openai", "https://api.openai.com/v1", "m")),
         ("", {"OPENAI_API_KEY": "k", "MAKA_MODEL": "m"}, {"model": "n"}, ("openai", "https://api.openai.com/v1", "n")),

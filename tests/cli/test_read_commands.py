@@ -4,12 +4,24 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from maka.contracts.actions import StateDelta
-from maka.contracts.content import Outcome
-from maka.contracts.events import Status
-from maka.contracts.ids import EventId
+from maka.contracts.actions import (
+    Actions,
+    FileChange,
+    ProcessEnded,
+    ProcessIdentity,
+    ProcessStarted,
+    Question,
+    StateDelta,
+    UserQuestionRequest,
+)
+from maka.contracts.content import FunctionCall, InvocationOpened, Outcome, RootKind, Text
+from maka.contracts.events import Author, Role, Status
+from maka.contracts.ids import CallId, EventId, RunId
 from maka.contracts.ports import Partial
+from maka.contracts.session_events import Notice
+from projections import stream_facts
 from tests.cli.builders import LogBuilder, uid, whole_log
 from tests.cli.conftest import Cli
 from tests.cli.fakes import FakeHost, FakeReader, install
@@ -138,12 +150,12 @@ def test_log_at_a_fact_shows_what_the_model_had_seen(cli: Cli, monkeypatch: pyte
 
 def test_an_end_of_several_run_ids_is_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     log = LogBuilder()
-    for number, text in ((0xA07, "one"), (0xB07, "two")):
+    for number, text in ((0xA0007, "one"), (0xB0007, "two")):
         log.finish(log.open_run(text, run_id=uid(number)), step=1)
     reading(monkeypatch, log)
-    code, _, err = cli("log", "07")
-    assert (code, err) == (2, "maka: '07' is the end of the ids of 2 runs: give more of it.\n")
-    assert cli("log", "a07")[0] == 0
+    code, _, err = cli("log", "0007")
+    assert (code, err) == (2, "maka: '0007' is the end of the ids of 2 runs: give more of it.\n")
+    assert cli("log", "a0007")[0] == 0
 
 
 def test_export_is_the_facts_in_camel_case(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +178,76 @@ def test_a_session_that_failed_says_why(cli: Cli, monkeypatch: pytest.MonkeyPatc
     out = cli("show", "12")[1]
     assert "  ✗ not_started" in out
     assert "aborted (cli.interrupt) · 5 ms · 1 step" in out
+
+
+def test_show_says_that_a_call_waits_and_that_an_answer_was_cut(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = LogBuilder()
+    run = log.open_run()
+    log.finish(run, step=1)
+    cut = StateDelta(stop_reason="max_tokens", duration_ms=5, steps=1)
+    log.end(log.open_run("more"), Status.COMPLETED, cut)
+    run = log.open_run("ask me")
+    call = log.call(run, "ask_user_question")
+    asked = UserQuestionRequest(call_id=call, questions=(Question(question="Which?"),))
+    log.add(run, None, Actions(user_question_request=asked), role=Role.SYSTEM, author=Author.SYSTEM)
+    reading(monkeypatch, log)
+    out = cli("show", "12")[1]
+    assert out.count("The answer was cut at the model's token limit") == 1
+    assert "● ask_user_question\n  … waits for an answer\n" in out
+    assert "not started" not in out
+
+
+def test_what_was_put_right_after_a_background_command_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, run, call = whole_log()
+    identity = ProcessIdentity(pid=7, group=7, start_ticks=1, boot_id="b")
+    started = ProcessStarted(
+        call_id=call, process=identity, command="make", background=True, shell_id="b1", run_id=RunId(run)
+    )
+    aside = "These were changed by the command and were moved aside (to *.maka-aside-N): /project/.envrc."
+    ended = ProcessEnded(
+        call_id=call, process=identity, how="exited", exit_code=0, shell_id="b1", note=f"{aside}\n{{}}"
+    )
+    log.add(None, None, Actions(process_started=started), role=Role.SYSTEM, author=Author.TOOL)
+    last = log.add(None, None, Actions(process_ended=ended), role=Role.SYSTEM, author=Author.HOST)
+    reading(monkeypatch, log)
+    assert f"exited with code 0\n  ! {aside}\n" in cli("show", "12")[1]
+    assert f"process 7 (b1) exited, exit code 0: {aside}" in cli("log", "12")[1]
+    (notice,) = stream_facts.events_of(last.event)
+    assert isinstance(notice, Notice)
+    assert notice.text == f"b1 in the background: exited with code 0. {aside}"
+
+
+def test_show_of_an_undo_names_no_model_and_says_who_speaks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _, _ = whole_log()
+    opened = log.items[1].event.content
+    assert isinstance(opened, InvocationOpened)
+    run = log.new_id()
+    log.add(run, replace(opened, root=RootKind.UNDO), role=Role.SYSTEM, author=Author.SYSTEM, hidden=True)
+    log.add(run, Text(text="Files were set back."), role=Role.USER, author=Author.HOST)
+    call = log.add(run, FunctionCall(name="undo", args={"path": "/project/a.py"}), role=Role.SYSTEM, author=Author.USER)
+    change = FileChange(
+        call_id=CallId(call.event.id),
+        path="/project/a.py",
+        before_sha256="2" * 64,
+        after_sha256=None,
+        pre_image=None,
+        temp_name="t",
+    )
+    log.add(run, None, Actions(file_change=change), role=Role.SYSTEM, author=Author.SYSTEM)
+    log.answer(run, CallId(call.event.id), "undo", result="removed")
+    log.end(run, Status.COMPLETED, StateDelta(stop_reason="undo", duration_ms=5, steps=0))
+    reading(monkeypatch, log)
+    lines = cli("show", "12")[1].splitlines()
+    start = next(index for index, line in enumerate(lines) if f"· undo · run {run}" in line)
+    assert lines[start + 1 :] == [
+        "maka › Files were set back.",
+        "● undo /project/a.py",
+        "  │ removed",
+        "  ✎ removed /project/a.py",
+        "  ✓",
+        "completed · 5 ms",
+        "files changed: /project/a.py",
+    ]
 
 
 def test_models_reads_no_store(cli: Cli, surroundings: Path) -> None:

@@ -80,6 +80,7 @@ def test_json_is_one_event_a_line_and_the_record_last(cli: Cli, monkeypatch: pyt
         "exit": "completed",
         "failureClass": None,
         "abortSource": None,
+        "stopReason": "end_turn",
         "finalText": "Done.",
         "usage": {"input": 300, "output": 30, "cachedInput": None, "reasoning": None},
         "durationMs": 1_500,

@@ -225,7 +225,7 @@ def test_kill_and_continue_just_works(machine: Machine, serve: Serve, held: Held
     assert machine.maka("sessions", "--json").record["status"] == "interrupted"
     again = machine.run(serve(by_step([Turn(text="two.")])), "--continue", "go on")
     assert (again.code, again.out) == (0, "two.\n"), again
-    assert "ended 1 run that an earlier owner" in again.err
+    assert "closed 1 run that had no end" in again.err
     turns = machine.maka("show", "@last", "--json").record["turns"]
     assert [(turn["status"], turn.get("failureClass")) for turn in turns] == [
         ("failed", "app_restarted"),

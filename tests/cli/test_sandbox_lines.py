@@ -1,5 +1,6 @@
 """What the command line says of the sandbox: which one holds, and that there is none."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,14 @@ from click.testing import CliRunner
 
 from maka.cli.demo import demo
 from maka.cli.doctor import doctor
+from maka.cli.words import aside_lines
 from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
 from maka.edges.sandbox import NoSandbox, find_sandbox
+from maka.edges.scripted_model import Call, ScriptedModel, Turn, by_step
+from maka.tools import inside
+from maka.tools.guard import ASIDE
+from tests.cli.conftest import Cli
+from tests.cli.real import Here
 
 
 class Open:
@@ -40,6 +47,30 @@ def test_doctor_tries_the_sandbox() -> None:
         pytest.skip(found.missing)
     shown = line(CliRunner().invoke(doctor).output)
     assert shown.startswith(f"✓ sandbox: {found.name}; tried: it writes its workspace, doesn't write outside")
+
+
+def test_what_is_moved_aside_is_told_to_the_person(tmp_path: Path, cli: Cli) -> None:
+    """The words are the sandbox's own, in a real run: whoever changes them changes `maka.cli.words`, too."""
+    found = find_sandbox()
+    if found.missing is not None:
+        pytest.skip(found.missing)
+    machine = Here(tmp_path, cli)
+    plants = Call(name="Bash", args={"command": "echo 'touch pwned' > .envrc"})
+    model = ScriptedModel.start(by_step([Turn(calls=(plants,)), Turn(text="Done.")]))
+    try:
+        done = machine.run(model, "--cwd", str(machine.workspace), "go")
+    finally:
+        model.close()
+    told = "These were changed by the command and were moved aside (to *.maka-aside-N): "
+    assert f"maka: {told}" in done.err, done
+    assert f"\n  ! {told}" in machine.maka("show", "@last").out
+    assert [len(aside_lines(f"it ran\n{words}\n")) for words in _words_of_inside()] == [1, 1, 1]
+
+
+def _words_of_inside() -> tuple[str, ...]:
+    """Return what a command's verdict may say of protected files, as its source has it."""
+    source = Path(inside.__file__).read_text("utf-8").replace("{ASIDE}", ASIDE)
+    return tuple(re.findall(r"These [A-Za-z ]+ (?:moved aside|command ran)\b[^\"]*", source))
 
 
 def test_doctor_says_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,11 @@
 """The timeline: what a person sees of each event."""
 
+import msgspec
 import pytest
 
 from maka.cli import words
 from maka.cli.timeline import LIVE_LINES_MAX, LIVE_TAIL_LINES, RESULT_LINES_MAX, Timeline
+from maka.cli.views import FinalTextView
 from maka.contracts.actions import Question
 from maka.contracts.boundary import Expansion, FileEntry
 from maka.contracts.ids import CallId, EventId, RunId, SessionId
@@ -34,6 +36,23 @@ from maka.contracts.session_events import (
 
 S, R, M = SessionId("s"), RunId("r"), EventId("m")
 A, B = CallId("a"), CallId("b")
+
+
+ENDED = RunEnded(
+    run_id=R,
+    session_id=S,
+    status="failed",
+    exit="not_ready",
+    failure_class="auth",
+    abort_source=None,
+    stop_reason="error",
+    final_text="",
+    usage=Usage(input=1_200, output=34),
+    duration_ms=65_000,
+    steps=1,
+    files_changed=("/project/a.py", "/elsewhere/b"),
+    position=9,
+)
 
 
 def shown(capsys: pytest.CaptureFixture[str], *events: SessionEvent) -> str:
@@ -174,22 +193,7 @@ def test_the_ending_says_what_was_done_and_what_to_do(capsys: pytest.CaptureFixt
     timeline.event(start())
     timeline.event(ErrorEvent(session_id=S, code="auth", message="wrong key"))
     capsys.readouterr()
-    timeline.ended(
-        RunEnded(
-            run_id=R,
-            session_id=S,
-            status="failed",
-            exit="not_ready",
-            failure_class="auth",
-            abort_source=None,
-            final_text="",
-            usage=Usage(input=1_200, output=34),
-            duration_ms=65_000,
-            steps=1,
-            files_changed=("/project/a.py", "/elsewhere/b"),
-            position=9,
-        )
-    )
+    timeline.ended(ENDED)
     text = capsys.readouterr().out
     assert "failed (auth)" in text
     assert "1 min 5 s · 1 step · 1 tool call · 1,200 tokens in, 34 out" in text
@@ -239,13 +243,54 @@ def test_what_is_asked_is_shown_whole_and_revealed(capsys: pytest.CaptureFixture
         "  │ because: it is needed",
         "  ✓ allowed for this run by cli; it would also do for 567-89ab, which still waits",
         "? The model asks (567-89ab)",
-        "  │ Which\\u001b[2K one?",
-        "  │ Say.",
+        "  │ Which\\u001b[2K one?⏎Say.",
         "  │   [1] this\\u200b",
         "  │   [2] that",
         '  ✓ answered: "this\\u200b", no answer',
         "  ✗ no longer asked: stopped",
     ]
+
+
+ASIDE = (
+    "These were changed by the command and were moved aside (to *.maka-aside-N): /p/.envrc. "
+    "These were changed by the command and could NOT be moved aside: /p/.git/config. Remove them."
+)
+
+
+def test_a_file_that_was_moved_aside_is_told_also_behind_live_output(capsys: pytest.CaptureFixture[str]) -> None:
+    told = result(f"made\n\n{ASIDE}\n{{}}\nDo without it.", outcome="error", exit_code=0)
+    lines = shown(capsys, start(), output("made\n"), told).splitlines()
+    assert lines == ["● Bash make", "  │ made", f"  ! {ASIDE}", "  ✗ error · exit 0 · 1.2 s"]
+    FinalTextView(quiet=False).event(told)
+    assert capsys.readouterr().err == f"maka: {ASIDE}\n"
+
+
+@pytest.mark.parametrize("name", ["ask_user_question", "request_sandbox_boundary"])
+def test_a_call_that_asks_the_person_is_named_and_its_request_follows(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert shown(capsys, start(name=name, questions="[]")) == f"● {name}\n"
+
+
+def test_what_ended_a_run_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    timeline = Timeline(cwd="/project", width=200)
+    limit = "the step limit of 2 was reached with tools still wanted"
+    timeline.event(Notice(session_id=S, note="step_limit", text="The step limit was reached."))
+    timeline.event(ErrorEvent(session_id=S, code="tool_step_cap_reached", message=limit))
+    timeline.ended(msgspec.structs.replace(ENDED, failure_class="tool_step_cap_reached"))
+    text = capsys.readouterr().out
+    assert text.count("step limit") == 1
+    assert f"{limit}. Go on with --continue, or raise --max-steps." in text
+
+
+def test_an_answer_that_was_cut_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    cut = msgspec.structs.replace(ENDED, status="completed", failure_class=None, stop_reason="max_tokens")
+    Timeline(cwd="/project", width=100).ended(cut)
+    assert "The answer was cut at the model's token limit" in capsys.readouterr().out
+    FinalTextView(quiet=False).ended(cut)
+    assert "The answer was cut at the model's token limit" in capsys.readouterr().err
+    FinalTextView(quiet=False).ended(msgspec.structs.replace(cut, stop_reason="end_turn"))
+    assert "cut" not in capsys.readouterr().err
 
 
 def test_a_run_without_limits_says_so_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from maka.contracts.session_events import RunEnded, RunParked, SessionEvent
 
 SCHEMA = Path(__file__).parents[1] / "corpus" / "session_events.schema.json"
 
-LIMIT = {"tool_step_cap_reached", "deadline", "budget", "run_limit_reached"}
+LIMIT = {"tool_step_cap_reached", "context_overflow", "deadline", "budget", "run_limit_reached"}
 TRY_AGAIN = {"rate_limit", "network", "provider_unavailable", "timeout", "ledger_unavailable"}
 
 

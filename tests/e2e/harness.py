@@ -4,6 +4,9 @@ A `World` is one test's machine. Whatever a test does, `World.finish` then holds
 invariants (see `checks`): so every test here proves more than its own lines say.
 """
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -389,6 +392,20 @@ def profile_of(model: Model, name: str = PROFILE, **profile: Any) -> ModelProfil
     """Return a profile that reaches a scripted model."""
     fields: dict[str, Any] = {"first_event_s": 0.0, **profile}
     return ModelProfile(name=name, base_url=model.server.base_url, model=model.server.model, **fields)
+
+
+def asked_and_killed(world: World, model: Model, *args: str, **env: str) -> str:
+    """Run `asking_host` until it waits, and kill it; returns the request's id. The model is configured from then on."""
+    server = model.server
+    profile = f'[models.{PROFILE}]\nbase_url = "{server.base_url}"\nmodel = "{server.model}"\n'
+    world.machine.config.write_text(profile, "utf-8")
+    words = [sys.executable, "-P", "-m", "tests.e2e.asking_host", str(world.workspace), *args]
+    with subprocess.Popen(words, env={**world.machine.env, **env}, stdout=subprocess.PIPE, text=True) as host:
+        try:
+            assert host.stdout is not None
+            return host.stdout.readline().strip()
+        finally:
+            host.send_signal(signal.SIGKILL)
 
 
 def by_prompt(**replies: Sequence[Reply]) -> Script:

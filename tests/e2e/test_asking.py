@@ -8,16 +8,18 @@ from maka.contracts.actions import ProcessStarted
 from maka.contracts.commands import AnswerTaken
 from maka.contracts.content import FunctionCall
 from maka.contracts.errors import RefusalCode, RefusedError
+from maka.contracts.events import Committed
 from maka.contracts.session_events import PermissionClosureAck, ToolStart, UserQuestionAnswerAck, UserQuestionAsked
 from maka.edges.scripted_model import Call, Turn
-from tests.e2e.harness import WAIT_S, Maka, World
+from tests.e2e.harness import WAIT_S, Maka, World, asked_and_killed
 
 ASKS = Turn(calls=(Call(name="ask_user_question", args={"questions": [{"question": "Which?"}]}),))
-ROUNDS = 25
+SURE = Turn(calls=(Call(id="same", name="ask_user_question", args={"questions": [{"question": "Sure?"}]}),))
+ROUNDS = 10
 HIDING = ("printf %s 'a\u202etxt.hs'", "printf %s 'notes\u200b.txt' # \u2066x\u2069", "printf 'a'\nprintf 'b'")
 
 
-Outcomes = dict[str, AnswerTaken | RefusalCode]
+Outcomes = dict[str, AnswerTaken | RefusalCode | str]
 
 
 def answer(maka: Maka, request: str, client: str, together: threading.Barrier, outcomes: Outcomes) -> None:
@@ -26,6 +28,7 @@ def answer(maka: Maka, request: str, client: str, together: threading.Barrier, o
         outcomes[client] = maka.manager.answer(maka.session_id, request, answers=(client,), client=client)
     except RefusedError as error:
         outcomes[client] = error.refusal.code
+        outcomes[f"{client} is told"] = error.refusal.message
 
 
 def test_h27_two_clients_answer_at_once(world: World) -> None:
@@ -45,7 +48,9 @@ def test_h27_two_clients_answer_at_once(world: World) -> None:
         for client in clients:
             client.join(WAIT_S)
         (winner,) = (name for name, outcome in outcomes.items() if isinstance(outcome, AnswerTaken))
-        assert [outcome for name, outcome in outcomes.items() if name != winner] == [RefusalCode.WAIT_CLOSED]
+        code, told = (outcome for name, outcome in outcomes.items() if name != winner)
+        assert code is RefusalCode.WAIT_CLOSED
+        assert f'answered by "{winner}": "{winner}", position' in str(told)
         ack = live.until(UserQuestionAnswerAck)
         assert (ack.request_id, ack.answers, ack.client) == (request, (winner,), winner)
         assert live.end().status == "completed"
@@ -68,6 +73,30 @@ def test_h26_answer_comes_after_the_request_is_gone(world: World) -> None:
     assert late.value.refusal.code is RefusalCode.WAIT_CLOSED
     assert maka.manager.pending() == []
     assert live.end().abort_source == "test.button"
+
+
+def test_h82_an_old_answer_is_not_used_for_the_same_question_again(world: World) -> None:
+    """The owner is killed between the two; both calls have one id and ask the same."""
+    maka = world.maka(world.model([SURE, SURE, Turn(text="thanks")]))
+    second = asked_and_killed(world, maka.model, "do it", "yes")
+    maka.open()
+    (wait,) = maka.manager.pending()
+    session = wait.session_id
+    first, again = [item.event.id for item in maka.facts(session) if asks(item)]
+    assert again == wait.id == second
+    with pytest.raises(RefusedError) as late:
+        maka.manager.answer(session, first, answers=("yes",))
+    assert late.value.refusal.code is RefusalCode.WAIT_CLOSED
+    assert [each.id for each in maka.manager.pending()] == [second], "it still waits"
+    assert maka.model.count == 2, "and the run with it"
+    events = maka.follow(session)
+    maka.manager.answer(session, second, answers=("no",))
+    assert events.end().status == "completed"
+    assert maka.model.requests[-1].tool_results() == ["Answer 1: yes", "Answer 1: no"]
+
+
+def asks(item: Committed) -> bool:
+    return item.event.actions is not None and item.event.actions.user_question_request is not None
 
 
 def test_a_message_sent_while_it_waits_is_queued_and_runs_next(world: World) -> None:

@@ -334,10 +334,12 @@ def test_after_a_kill_it_is_killed_too_and_reported_as_orphaned(world: World) ->
 
 
 def test_maka_run_says_that_leaving_ends_it(world: World) -> None:
-    maka = world.maka(world.model([background(), Turn(text="it runs")]))
+    serve = SERVE.replace("ready;", "ready; touch made;")
+    begun = tool("Bash", command="until [ -e made ]; do :; done")
+    maka = world.maka(world.model([background(serve), begun, Turn(text="it runs")]))
     done = world.machine.run(maka.model.server, "start it")
     assert (done.code, done.out) == (0, "it runs\n")
-    assert f"maka: leaving ends what runs in the background: b1 ({SERVE})" in done.err
+    assert f"maka: leaving ends what runs in the background: b1 ({serve})" in done.err
     nothing = world.machine.maka("ps")
     assert (nothing.code, nothing.out) == (0, "")
     (line,) = world.machine.maka("ps", "--all", "--json").lines

@@ -2,18 +2,30 @@
 
 import json
 import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from maka.contracts.actions import BoundaryDecision
-from maka.contracts.commands import AnswerTaken
-from maka.contracts.ids import EventId
-from maka.contracts.session_events import SandboxBoundaryDecisionAck, SandboxBoundaryRequest
+from maka.contracts.boundary import Expansion
+from maka.contracts.commands import AnswerTaken, StopReceipt
+from maka.contracts.errors import RefusalCode, RefusedError
+from maka.contracts.ids import EventId, SessionId
+from maka.contracts.ports import Append
+from maka.contracts.session_events import PermissionClosureAck, SandboxBoundaryDecisionAck, SandboxBoundaryRequest
 from maka.edges.scripted_model import Call, ScriptRequest, Turn
 from maka.tools.policy import needed
-from tests.e2e.harness import Live, Maka, World
+from tests.e2e import checks
+from tests.e2e.harness import WAIT_S, Live, Maka, World, asked_and_killed
+
+STOPPED_ROUNDS = 30
+ANSWERED_ROUNDS = 50
 
 
 def write_outside(path: Path) -> Any:
@@ -68,7 +80,7 @@ def test_a_denied_write_never_happens_and_the_model_goes_on(world: World, tmp_pa
     assert list(outside.iterdir()) == []
 
 
-def test_h28_daemon_restart_with_a_pending_approval(world: World, tmp_path: Path) -> None:
+def test_h28_a_restart_in_order_leaves_an_approval_waiting(world: World, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     maka = world.open(write_outside(outside / "note.txt"))
@@ -123,8 +135,8 @@ def waiting(maka: Maka) -> list[EventId]:
     return [wait.id for wait in maka.manager.pending()]
 
 
-def decisions(maka: Maka) -> list[BoundaryDecision]:
-    deltas = maka.actions("state_delta")
+def decisions(maka: Maka, session: SessionId | None = None) -> list[BoundaryDecision]:
+    deltas = maka.actions("state_delta", session)
     return [delta.boundary_decision for delta in deltas if delta.boundary_decision is not None]
 
 
@@ -169,3 +181,178 @@ def test_h29_an_allow_that_covers_the_other_request_says_so_and_does_not_answer_
     assert "allowed" in told[2]
     assert "denied" in told[3]
     assert sorted(os.listdir(outside / "one")) == ["a", "b"]
+
+
+def runs_whatever_is_decided(outside: Path) -> Any:
+    """Ask to write below `outside/one`, then add a line to a file there that the message names, allowed or not."""
+
+    def script(request: ScriptRequest) -> Turn:
+        told = request.tool_results()
+        if not told:
+            asked = {"expansion": plain(below_one(outside)), "justification": "the task says so"}
+            return Turn(calls=(Call(name="request_sandbox_boundary", args=asked),))
+        if len(told) == 1:
+            (name,) = (message["content"] for message in request.messages if message["role"] == "user")
+            return Turn(calls=(Call(name="Bash", args={"command": f"echo ran >> {outside}/one/{name}"}),))
+        return Turn(text="done")
+
+    return script
+
+
+def below_one(outside: Path) -> Expansion:
+    return needed(str(outside / "one"), "write", "subtree")
+
+
+def plain(expansion: Expansion) -> Any:
+    return json.loads(msgspec.json.encode(expansion))
+
+
+class Clients:
+    """Two clients that act on one session at the same moment, and what each of them is told."""
+
+    def __init__(self, *acts: Callable[[], object]) -> None:
+        together = threading.Barrier(len(acts))
+
+        def act(what: Callable[[], object]) -> object:
+            together.wait(WAIT_S)
+            try:
+                return what()
+            except RefusedError as error:
+                return error.refusal.code
+
+        with ThreadPoolExecutor(len(acts)) as pool:
+            self.told = list(pool.map(act, acts))
+
+
+def asked_in(maka: Maka, text: str, session: SessionId) -> tuple[Live, EventId]:
+    """Send a message whose run asks, and return what it asks."""
+    live = maka.send(text, session)
+    return live, live.until(SandboxBoundaryRequest).request_id
+
+
+def grants(maka: Maka, session: SessionId) -> list[Expansion]:
+    return [grant.expansion for grant in maka.manager.boundary(session).grants]
+
+
+def nothing_came_of_it(maka: Maka, session: SessionId, outside: Path) -> None:
+    """No decision, no grant, and no tool that ran."""
+    assert decisions(maka, session) == []
+    assert grants(maka, session) == []
+    (header,) = (each for each in checks.headers(maka.store) if each.session_id == session)
+    assert (header.boundary_revision, header.waiting) == (0, ())
+    assert maka.actions("process_started", session) == []
+    assert os.listdir(outside / "one") == []
+
+
+@pytest.mark.usefixtures("each_sandbox")
+def test_h26_an_allow_after_a_stop_grants_nothing_and_starts_no_tool(world: World, outside: Path) -> None:
+    """Also after a restart, and with whatever comes later in that session."""
+    maka = opened(world, runs_whatever_is_decided(outside), outside)
+    session = maka.session_id
+    live, request = asked_in(maka, "a", session)
+    other = maka.follow(session)
+    maka.manager.stop(session, "test.button")
+    for client in (live, other):
+        assert client.until(PermissionClosureAck).request_id == request
+    assert live.end().abort_source == "test.button"
+    before = checks.everything(maka.store)
+    for _ in range(2):
+        for decision in ("allow", "deny"):
+            with pytest.raises(RefusedError) as late:
+                maka.manager.answer(session, request, decision=decision, scope="workspace")
+            assert late.value.refusal.code is RefusalCode.WAIT_CLOSED
+        maka.reopen()
+        assert checks.everything(maka.store) == before
+        nothing_came_of_it(maka, session, outside)
+    assert maka.model.count == 1
+    assert world.machine.maka("rules", "1", "--json").record["grants"] == []
+    maka.model.says(Turn(calls=(Call(name="Bash", args={"command": f"echo ran >> {outside}/one/a"}),)), Turn(text="no"))
+    maka.run("try it all the same")
+    assert "sandbox_boundary_required" in maka.model.requests[-1].tool_results()[-1]
+    assert os.listdir(outside / "one") == []
+
+
+def test_h26_an_allow_that_comes_while_a_stop_is_stored_is_too_late(world: World, outside: Path) -> None:
+    maka = opened(world, runs_whatever_is_decided(outside), outside)
+    live, request = asked_in(maka, "a", maka.session_id)
+    ending, go_on = threading.Event(), threading.Event()
+
+    def hold(appends: Sequence[Append]) -> None:
+        if any(append.settlement for append in appends):
+            ending.set()
+            assert go_on.wait(WAIT_S)
+
+    world.faults.before = hold
+    with ThreadPoolExecutor() as pool:
+        stop = pool.submit(maka.manager.stop, maka.session_id, "test")
+        try:
+            assert ending.wait(WAIT_S)
+            allow = pool.submit(maka.manager.answer, maka.session_id, request, decision="allow")
+        finally:
+            go_on.set()
+        late = allow.exception(WAIT_S)
+        assert stop.result(WAIT_S).was == "waiting for a person"
+    assert isinstance(late, RefusedError)
+    assert late.refusal.code is RefusalCode.WAIT_CLOSED
+    assert live.end().status == "aborted"
+    nothing_came_of_it(maka, maka.session_id, outside)
+
+
+def test_h26_a_stop_and_an_allow_at_once_agree_on_who_was_first(world: World, outside: Path) -> None:
+    maka = opened(world, runs_whatever_is_decided(outside), outside)
+    for number in range(STOPPED_ROUNDS):
+        session = maka.new_session()
+        live, request = asked_in(maka, f"r{number}", session)
+        stop = partial(maka.manager.stop, session, "test")
+        allow = partial(maka.manager.answer, session, request, decision="allow", client="test")
+        stopped, allowed = Clients(*((stop, allow) if number % 2 else (allow, stop))).told[:: 1 if number % 2 else -1]
+        ended, ran = live.end(), outside / "one" / f"r{number}"
+        assert isinstance(stopped, StopReceipt)
+        if isinstance(allowed, AnswerTaken):
+            assert [one.decision for one in decisions(maka, session)] == ["allow"]
+            assert grants(maka, session) == [below_one(outside)]
+            assert not ran.exists() or ran.read_text() == "ran\n"
+            ran.unlink(missing_ok=True)
+        else:
+            assert (allowed, ended.status) == (RefusalCode.WAIT_CLOSED, "aborted")
+            nothing_came_of_it(maka, session, outside)
+
+
+def test_h27_allow_and_deny_at_once_are_one_decision(world: World, outside: Path) -> None:
+    """The command is run whatever was decided: only the sandbox keeps what was denied from happening."""
+    maka = opened(world, runs_whatever_is_decided(outside), outside)
+    for number in range(ANSWERED_ROUNDS):
+        session = maka.new_session()
+        live, request = asked_in(maka, f"r{number}", session)
+        answer = partial(maka.manager.answer, session, request)
+        told = Clients(
+            partial(answer, decision="allow", client="desk"), partial(answer, decision="deny", client="phone")
+        ).told
+        assert [type(one) for one in told].count(AnswerTaken) == 1
+        assert RefusalCode.WAIT_CLOSED in told
+        allowed = isinstance(told[0], AnswerTaken)
+        won = ("allow", "desk") if allowed else ("deny", "phone")
+        ack = live.until(SandboxBoundaryDecisionAck)
+        assert (ack.request_id, ack.decision, ack.client) == (request, *won), "so the other one learns who won"
+        assert live.end().status == "completed"
+        assert [(one.request_id, one.decision, one.client) for one in decisions(maka, session)] == [(request, *won)]
+        assert grants(maka, session) == [below_one(outside)] * allowed
+        assert len(maka.actions("process_started", session)) == 1
+        ran = outside / "one" / f"r{number}"
+        assert (ran.read_text() if ran.exists() else "") == "ran\n" * allowed
+
+
+def test_h28_an_approval_outlives_a_kill_and_is_granted_as_shown(world: World, outside: Path) -> None:
+    """From the command line, each time a process of its own."""
+    maka = world.maka(world.model(runs_whatever_is_decided(outside)))
+    env = {"PATH": f"{outside}/bin:{world.machine.env['PATH']}"}
+    request = asked_and_killed(world, maka.model, "a", **env)
+    (shown,) = world.machine.maka("inbox", "--json", **env).lines
+    assert (shown["id"], shown["expansion"]) == (request, plain(below_one(outside)))
+    assert (maka.model.count, os.listdir(outside / "one")) == (1, [])
+    done = world.machine.maka("answer", request[-8:], "allow", **env)
+    assert (done.code, done.out) == (0, "done\n"), done
+    assert (outside / "one" / "a").read_text() == "ran\n"
+    (grant,) = world.machine.maka("rules", "1", "--json", **env).record["grants"]
+    assert grant["expansion"] == shown["expansion"]
+    assert world.machine.maka("verify", **env).code == 0

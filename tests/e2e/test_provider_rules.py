@@ -44,6 +44,20 @@ def test_h16_unknown_tool_name(world: World) -> None:
     assert "Read, Write, Edit, Bash, Glob, Grep" in answer.result
 
 
+NO_NAMES = ("functions.Read", "read file", "Nope\u202e", "Read\n", "", "x" * 80)
+
+
+@pytest.mark.parametrize("name", NO_NAMES, ids=ascii)
+def test_h16_a_name_that_no_provider_takes_back(world: World, name: str) -> None:
+    """The strict server of each world would refuse it in this and in every later request."""
+    maka = world.open([Turn(calls=(Call(name=name, args={}),)), Turn(text="without it, then")])
+    assert maka.run("one").status == "completed"
+    assert maka.contents(FunctionCall)[0].name == (name or "unnamed"), "the fact is what the model wrote"
+    assert "Available tools" in maka.contents(FunctionResponse)[0].result or name == "Read\n"
+    maka.model.says(Turn(text="good"))
+    assert maka.run("two").status == "completed"
+
+
 def test_h16_the_number_of_such_rounds_is_bounded(world: World) -> None:
     maka = world.open([search_web(1)])
     ended = maka.run()

@@ -67,7 +67,7 @@ def test_an_undo_waits_for_no_one_and_is_refused_beside_a_live_run(world: World)
     maka = world.open([Turn(calls=CHANGES[:1]), Turn(text="slow", gate=gate)])
     live = maka.send("do it")
     live.until_said("slow")
-    with pytest.raises(RefusedError, match="stop its run first"):
+    with pytest.raises(RefusedError, match="is at work"):
         maka.manager.undo(maka.session_id)
     gate.open()
     live.end()

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,10 @@ import pytest
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import SPAWNS_PER_TICK_MAX
 from maka.contracts.tool_ports import Launch, ProcessEnd, ProcessHandle, ProcessSpec
-from maka.edges import output_pipe
+from maka.edges import child_process, output_pipe
 from maka.edges.io_loop import IoLoop
 from maka.edges.output_pipe import OutputPipe
+from maka.edges.process_end import Ending
 from maka.edges.process_tree import MARK_VARIABLE, boot_id, is_alive, stat_of
 from maka.edges.processes import AsyncProcesses
 from maka.edges.spawn_gate import spawn_gated
@@ -255,17 +256,42 @@ def test_h86_silent_commands(start: Start, script: str, end: ProcessEnd) -> None
         "NAP & echo done",
         "(while :; do echo t; sleep 0.1; done) & NAP & echo done",
         "NAP >/dev/null 2>&1 & echo done",
-        "trap '' TERM; (trap '' TERM; while :; do NAP; done) & echo done",
         "setsid NAP & echo done",
         "set -m; NAP & echo done",
     ],
-    ids=["keeps the pipe", "talks on", "closed the pipe", "ignores TERM", "left the session", "left the group"],
+    ids=["keeps the pipe", "talks on", "closed the pipe", "left the session", "left the group"],
 )
 def test_h49_background_child_is_ended_with_its_call(start: Start, script: str) -> None:
     seen = start(script.replace("NAP", nap(3491)))
     assert seen.wait() == ProcessEnd(cause="exited", exit_code=0)
     assert "done" in seen.text()
     assert running(nap(3491)) == []
+
+
+def test_h49_no_more_than_about_a_second_is_granted_to_background_children(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that holds the output and ignores TERM gets all there is: what is added up are waits, not a clock's."""
+    granted: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def waiting(delay_s: float | None) -> asyncio.Timeout:
+        granted.append(delay_s)
+        return timeout(delay_s)
+
+    def ending(leader: ProcessIdentity, pipes: Sequence[int], grace_s: float) -> Ending:
+        granted.append(grace_s)
+        return Ending(leader, pipes, grace_s)
+
+    monkeypatch.setattr(asyncio, "timeout", waiting)
+    monkeypatch.setattr(child_process, "Ending", ending)
+    seen = start(f"trap '' TERM; (while :; do {nap(3491)}; done) & echo done")
+    assert seen.wait() == ProcessEnd(cause="exited", exit_code=0)
+    assert seen.text() == "done\n"
+    assert running(nap(3491)) == []
+    after = granted[granted.index(PATIENCE_S) + 1 :]
+    assert len(after) == 4, "for the output, before KILL, for the leader, for the output again"
+    assert sum(map(float, filter(None, after))) <= 2.0
 
 
 def test_a_late_writer_of_a_pipeline_is_heard(start: Start) -> None:

@@ -195,10 +195,24 @@ def test_h78_second_choice_first(edge: Edge) -> None:
 
 
 def test_call_arguments_are_bounded() -> None:
-    calls = CallAssembler(bytes_max=1_000)
-    calls.add(CallFragment(0, "k", "Write", "x" * 700))
+    """The longest call of an answer that is too long is let go, and says how long it was; the others are whole."""
+    calls = CallAssembler(bytes_max=2_000)
+    calls.add(CallFragment(0, "k", "Write", "{" + "x" * 900))
+    calls.add(CallFragment(0, "", "", "ü" * 100))
+    calls.add(CallFragment(1, "l", "Read", '{"path":"' + "y" * 500))
+    calls.add(CallFragment(1, "", "", '"}'))
+    calls.add(CallFragment(0, "", "", "z" * 5_000))
+    long, short = calls.close("tool_calls")
+    assert (long.name, long.args, long.too_long) == ("Write", None, 1 + 900 + 200 + 5_000)
+    assert long.raw == "{" + "x" * 900 + "ü" * 100
+    assert (short.args, short.too_long) == ({"path": "y" * 500}, None)
+
+
+def test_call_arguments_without_an_end_are_bounded() -> None:
+    calls = CallAssembler(bytes_max=1_000, answer_bytes_max=4_000)
+    calls.add(CallFragment(0, "k", "Write", "x" * 4_000))
     with pytest.raises(CallOverflowError):
-        calls.add(CallFragment(0, "", "", "x" * 100))
+        calls.add(CallFragment(0, "", "", "x"))
 
 
 def test_many_empty_calls_are_bounded() -> None:

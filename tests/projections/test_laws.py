@@ -1,14 +1,19 @@
 """Laws of every fold: total on valid logs, and the same from a snapshot as from the beginning."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maka.contracts.errors import FoldError
 from maka.contracts.events import Committed
+from maka.contracts.model_ports import ChatMessage, ChatRequest, ModelProfile
+from maka.edges.chat_request import encode_request
+from maka.edges.scripted_rules import Strictness, complaint
 from projections import (
     artifacts,
     background,
@@ -21,9 +26,11 @@ from projections import (
     session_view,
     usage,
 )
-from tests.checkers import check_endings, check_messages
+from projections.history_items import sent_name
+from tests.checkers import NAME_PATTERN, check_endings, check_messages
 from tests.strategies import cut_logs, session_logs
 
+PROFILE = ModelProfile(name="p", base_url="http://127.0.0.1:1", model="m")
 Fold = Callable[[Any, Committed], Any]
 
 SESSION_FOLDS: dict[str, Fold] = {
@@ -83,12 +90,26 @@ def test_every_history_is_one_that_a_strict_provider_takes(items: list[Committed
                 open_calls="leave_out",
             )
             check_messages(rendered.messages)
+            # As it is sent: a person speaks next.
+            sent = (*rendered.messages, ChatMessage(role="user", text="go on"))
+            body = encode_request(PROFILE, ChatRequest(system="be brief", messages=sent))
+            assert complaint(msgspec.json.decode(body), Strictness()) is None
             assert rendered.chars == sum(
                 len(message.text or "")
                 + len(message.reasoning or "")
                 + sum(len(call.name) + len(call.arguments) for call in message.calls)
                 for message in rendered.messages
             )
+
+
+@given(st.text())
+@settings(max_examples=300)
+def test_h16_any_name_of_a_tool_is_sent_as_one_that_providers_take(name: str) -> None:
+    sent = sent_name(name)
+    assert re.fullmatch(NAME_PATTERN, sent)
+    assert sent_name(sent) == sent
+    if re.fullmatch(NAME_PATTERN, name):
+        assert sent == name
 
 
 @given(session_logs(), st.integers(0, 4), st.integers(0, 100))

@@ -150,6 +150,29 @@ def test_malformed_arguments_become_an_object() -> None:
     assert all(len(call.arguments) < 2_100 for call in calls)
 
 
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("functions.Read", "functions_Read"),
+        ("read file", "read_file"),
+        ("Nope\u202e", "Nope_"),
+        ("", "unnamed_e3b0c442"),
+        ("工具", "unnamed_5ca6730d"),
+        ("-", "-"),
+        ("x" * 80, "x" * 55 + "_d929cdee"),
+        ("x" * 64, "x" * 64),
+    ],
+)
+def test_h16_a_name_that_no_provider_takes_is_sent_as_one_that_it_does(name: str, sent: str) -> None:
+    session = log()
+    run = session.run("go")
+    run.request()
+    run.answer(run.call(name, {}, provider_id="k1"), "not run", Outcome.REFUSED)
+    _, asked, answered = rendered(session).messages
+    assert asked == assistant(None, ChatCall(id="k1", name=sent, arguments="{}"))
+    assert answered == tool("k1", "not run")
+
+
 def test_an_open_call_is_refused_and_can_be_looked_past() -> None:
     session = log()
     run = session.run("go")

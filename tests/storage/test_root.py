@@ -1,5 +1,6 @@
 """Who owns a state root, and who may look into it."""
 
+import errno
 import fcntl
 import os
 import socket
@@ -45,6 +46,69 @@ def test_h75_state_readable_by_others(tmp_path: Path) -> None:
         os.umask(before)
     for path in [old, *old.rglob("*")]:
         assert mode(path) == (0o700 if path.is_dir() else 0o600), path
+
+
+def widen(root: Path) -> None:
+    for path in [root, *root.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def wide(root: Path) -> list[Path]:
+    return [path for path in [root, *root.rglob("*")] if mode(path) & 0o077]
+
+
+def test_h75_everything_in_a_root_that_was_open_is_closed(tmp_path: Path) -> None:
+    disk = DiskBench(tmp_path)
+    disk.blobs.put(bytes(100_000))
+    disk.close()
+    widen(tmp_path)
+    DiskBench(tmp_path).close()
+    assert wide(tmp_path) == []
+
+
+def test_h75_who_only_reads_closes_it_too(tmp_path: Path) -> None:
+    disk = DiskBench(tmp_path)
+    disk.blobs.put(bytes(100_000))
+    disk.close()
+    widen(tmp_path)
+    LmdbReader.open(tmp_path).close()
+    assert wide(tmp_path) == []
+
+
+def test_h75_a_root_that_is_a_link_to_an_open_folder(tmp_path: Path) -> None:
+    folder, root = tmp_path / "folder", tmp_path / "state"
+    folder.mkdir()
+    folder.chmod(0o2777)
+    root.symlink_to(folder)
+    DiskBench(root).close()
+    assert wide(folder) == []
+    folder.chmod(0o777)
+    LmdbReader.open(root).close()
+    assert wide(folder) == []
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_h75_what_cannot_be_closed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: bool) -> None:
+    DiskBench(tmp_path).close()
+    tmp_path.chmod(0o755)
+
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chmod", denied)
+    monkeypatch.setattr(Path, "chmod", denied)
+    with pytest.raises(StoreOpenError) as refused:
+        LmdbReader.open(tmp_path) if reads else acquire_root(tmp_path)
+    assert "others can get into" in one_line(refused)
+
+
+def test_h75_a_folder_without_a_store_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("x")
+    tmp_path.chmod(0o755)
+    for attempt in (acquire_root, LmdbReader.open):
+        with pytest.raises(StoreOpenError):
+            attempt(tmp_path)
+    assert mode(tmp_path) == 0o755
 
 
 def test_h75_a_link_in_the_root_is_left_alone(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from maka.contracts.content import Outcome
+from maka.edges.processes import AsyncProcesses
+from tests.tools.conftest import make_tools
 from tests.tools.harness import Bench, Recorder
 
 
@@ -105,3 +107,26 @@ def test_h44_nul_in_content_is_stored_as_it_is(bench: Bench, workspace: Path) ->
     assert bench.run("Write", path="n", content="x\0y").outcome is Outcome.OK
     assert (workspace / "n").read_bytes() == b"x\0y"
     assert bench.run("Read", path="n").text == "x\0y"
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("Read", {"path": "a"}),
+        ("Write", {"path": "sub/a", "content": "x"}),
+        ("Edit", {"path": "a", "old_string": "a", "new_string": "b"}),
+        ("Glob", {"pattern": "*"}),
+        ("Grep", {"pattern": "a"}),
+    ],
+)
+def test_h53_no_file_tool_makes_a_workspace_that_is_gone(
+    processes: AsyncProcesses, workspace: Path, name: str, args: dict[str, str]
+) -> None:
+    bench = Bench(make_tools(processes), workspace)
+    workspace.rmdir()
+    result = bench.run(name, **args)
+    assert result.outcome is Outcome.ERROR
+    assert f"the working directory {workspace.resolve()} does not exist (any more): create it again" in result.text
+    assert not workspace.exists()
+    workspace.mkdir()
+    assert bench.run("Write", path="sub/a", content="x").outcome is Outcome.OK

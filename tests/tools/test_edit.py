@@ -4,9 +4,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maka.contracts.content import Outcome
+from maka.tools.edit_match import find, replaced
 from tests.tools.harness import Bench, Recorder
+
+LINES = st.tuples(st.sampled_from(["", "a", " b"]), st.sampled_from(["\n", "\r\n"]))
 
 
 def edit(bench: Bench, data: bytes, old: str, new: str) -> tuple[Outcome, str, bytes]:
@@ -95,6 +100,45 @@ def test_h54_line_ends_are_kept(bench: Bench) -> None:
     assert edit(bench, b"a\r\nb\r\nc\r\n", "b\r\nc", "B\r\nC")[2] == b"a\r\nB\r\nC\r\n"
 
 
+@pytest.mark.parametrize(
+    ("data", "old", "new", "after"),
+    [
+        (b"a\r\nb\nc\r\n", "a\nb\nc", "a\nB\nc", b"a\r\nB\nc\r\n"),
+        (b"a\nb\r\nc\n", "a\nb\nc\n", "a\nB\nc\n", b"a\nB\r\nc\n"),
+        (b"a\r\nb\nc\n", "a\nb\nc", "a", b"a\r\n"),
+        (b"a\r\nb\nc\n", "b\nc", "c", b"a\r\nc\n"),
+        (b"a\r\nb\nc\r\n", "a\nb\nc", "0\na\nb\nx\nc", b"0\r\na\r\nb\nx\nc\r\n"),
+        (b"a\r\nb\nc", "a\nb\nc", "a\nb\nc\nd", b"a\r\nb\nc\nd"),
+        (b"one two\r\nb\nc\r\nd\n", "two\nb", "2\nb", b"one 2\r\nb\nc\r\nd\n"),
+        (b"a\r\nb\nc\r\n", "b", "x\ny", b"a\r\nx\ny\nc\r\n"),
+        (b"a\r\nb\nc\r\n", "a\r\nb\nc", "a\nb\r\nc", b"a\r\nb\nc\r\n"),
+        (b"a\r\nb\nc\n", "b\nc", "b\nnew\r\nc", b"a\r\nb\nnew\r\nc\n"),
+    ],
+)
+def test_h54_each_line_that_stays_keeps_its_own_end(
+    bench: Bench, data: bytes, old: str, new: str, after: bytes
+) -> None:
+    assert edit(bench, data, old, new)[2] == after
+
+
+@given(st.lists(LINES, max_size=8), st.lists(LINES, max_size=8), st.data())
+def test_h54_what_an_edit_doesnt_change_keeps_every_byte(
+    lines: list[tuple[str, str]], more: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    """Lines of their own names are put before and behind others: all that was there is there, byte for byte."""
+    named = [(f"{number}{text}", end) for number, (text, end) in enumerate(lines)]
+    text = "".join(map("".join, named)) + "last"
+    put = [f"new {number}{line}" for number, (line, _) in enumerate(more)]
+    at = data.draw(st.integers(0, len(named)))
+    old = "\n".join([*(line for line, _ in named), "last"])
+    new = "\n".join([*(line for line, _ in named[:at]), *put, *(line for line, _ in named[at:]), "last"])
+    if old != new:
+        after = replaced(text, find(text, old, new))
+        kept = [line for line in after.splitlines(keepends=True) if not line.startswith("new ")]
+        assert "".join(kept) == text
+        assert after.replace("\r\n", "\n") == new
+
+
 def test_h55_mark_and_missing_line_end_are_kept(bench: Bench) -> None:
     assert edit(bench, b"\xef\xbb\xbfx=1", "x=1", "x=2")[2] == b"\xef\xbb\xbfx=2"
     assert edit(bench, b"\xef\xbb\xbfx=1", "\ufeffx=1", "\ufeffx=2")[2] == b"\xef\xbb\xbfx=2"
@@ -110,6 +154,9 @@ def test_bytes_that_are_no_utf8_stay(bench: Bench) -> None:
     [
         (b"v = 1\nv = 1\n", "v = 1", "2 times (lines 1, 2)"),
         (b"  v = 1\n", "v  =  1", "not found"),
+        (b"  value = 1\n", "value  =  1", "line 1 differs in the spaces within it"),
+        (b"total  =  price\n", "total = price", "line 1 differs in the spaces within it"),
+        (b'print("a  b")\nprint("c")\n', 'print("a b")', "line 1 differs in the spaces within it"),
         (b"v = 1\n", "", "empty"),
         (b"aaaaaa\n", "aaaaa", "2 times"),
         (b"v = 1\n", "v = 2", "the same"),
@@ -126,6 +173,17 @@ def test_h56_no_unique_place_is_refused(bench: Bench, data: bytes, old: str, say
 def test_h57_replacement_is_literal(bench: Bench) -> None:
     literal = r"\1 \g<0> $& $1 \n"
     assert edit(bench, b"the price is", "price", literal)[2] == f"the {literal} is".encode()
+
+
+def test_h57_only_the_escapes_that_were_resolved_to_find_the_place_are_resolved_in_what_is_put_there(
+    bench: Bench,
+) -> None:
+    outcome, text, after = edit(bench, b'the "price" is\n', r"the \"price\" is", r"a \n b \1 \\n")
+    assert (outcome, after) == (Outcome.OK, rb"a \n b \1 \\n" + b"\n")
+    assert text.endswith("old_string was escaped once too often")
+    outcome, text, after = edit(bench, b'say("a")\nnext\n', r"say(\"a\")\nnext", r"say(\"\t\")\nlast")
+    assert (outcome, after) == (Outcome.OK, b'say("\\t")\nlast\n')
+    assert "the same escapes were resolved in both" in text
 
 
 def test_h87_look_alikes_make_a_hint(bench: Bench) -> None:
@@ -154,9 +212,8 @@ def test_h87_look_alikes_make_a_hint(bench: Bench) -> None:
             "line ends and beginnings differ; new_string was indented",
         ),
         (b"value = 1  \nother = 2\n", "value = 1\nother = 2", "one", b"one\n", "line ends and beginnings differ"),
-        (b"total  =  price\n", "total = price", "sum = price", b"sum = price\n", "spaces within lines differ"),
         (b'print("hello")\nnext\n', 'print(\\"hello\\")\\nnext', "done", b"done\n", "escaped once too often"),
-        (b"alpha\nbeta\n", "alpha\\nbeta", "beta\\nalpha", b"beta\nalpha\n", "both were resolved"),
+        (b"alpha\nbeta\n", "alpha\\nbeta", "beta\\nalpha", b"beta\nalpha\n", "the same escapes were resolved in both"),
     ],
 )
 def test_looser_matches_are_unique_and_named(

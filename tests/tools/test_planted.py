@@ -1,6 +1,7 @@
 """Protected names that a command makes below the root, or in a granted folder: none stays, and nobody else's goes."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,26 @@ def test_a_person_may_save_what_was_there(workspace: Path) -> None:
     (workspace / "sub" / "new").rename(workspace / "sub" / "CLAUDE.md")
     assert ended(command) == ""
     assert (workspace / "sub" / "CLAUDE.md").read_text() == "be better\n"
+    assert "sub/CLAUDE.md" in command.note(), "the kernel has given up the mount over it"
+
+
+def test_a_save_while_a_command_runs_is_told(bench: Bench, workspace: Path) -> None:
+    """From then on no sandbox that mounts can hold the name; whoever wrote it is for the person to see."""
+    (workspace / "AGENTS.md").write_text("be good\n")
+    recorder = bench.begin("Bash", command="echo on; until [ -e go ]; do :; done; echo evil > AGENTS.md")
+    assert recorder.spoke.wait(30)
+    (workspace / "new").write_text("be better\n")
+    (workspace / "new").rename(workspace / "AGENTS.md")
+    (workspace / "go").touch()
+    text = recorder.wait().text
+    assert "replaced by someone else while the command ran" in text
+    assert f"{workspace.resolve()}/AGENTS.md" in text
+
+
+def test_a_link_into_a_folder_that_is_passed_over(bench: Bench, workspace: Path) -> None:
+    command = "mkdir -p node_modules/s && echo x > node_modules/s/.envrc && ln -s node_modules/s sub"
+    assert "moved aside" in bench.run("Bash", command=command).text
+    assert not (workspace / "sub" / ".envrc").exists()
 
 
 def test_what_wasnt_looked_at_before_is_nobodys_planting(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,3 +187,36 @@ def test_a_bug_at_the_end_of_a_command_leaves_no_call_open(bench: Bench, monkeyp
     result = bench.run("Bash", command="echo hi")
     assert result.outcome is Outcome.OUTCOME_UNKNOWN
     assert "ValueError" in result.text
+
+
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
+def test_another_file_system_in_the_workspace_is_no_exception(bench: Bench, workspace: Path) -> None:
+    """What is protected there is so, and what isn't can be changed."""
+    (there := workspace / "volume").mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(there)], check=False, capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"a file system can't be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        (there / "repository" / ".git" / "hooks").mkdir(parents=True)
+        (there / "AGENTS.md").write_text("be good\n")
+        result = bench.run("Bash", command="cd volume && echo x > repository/.git/hooks/pre-commit; echo x > AGENTS.md")
+        assert result.outcome is Outcome.ERROR
+        assert list((there / "repository" / ".git" / "hooks").iterdir()) == []
+        assert (there / "AGENTS.md").read_text() == "be good\n"
+        assert "moved aside" in bench.run("Bash", command="mkdir -p volume/new && echo x > volume/new/.envrc").text
+        made = bench.run("Bash", command="echo fine > volume/repository/file && cat volume/repository/file")
+        assert made.text == "fine\n", made.text
+    finally:
+        subprocess.run(["umount", str(there)], check=True)
+
+
+@pytest.mark.parametrize("name", ["new/.git", "new"])
+def test_a_repository_that_was_granted_by_its_name_stays(bench: Bench, workspace: Path, name: str) -> None:
+    bare = name == "new"
+    path = workspace.resolve() / name / ("HEAD" if bare else "")
+    entry = FileEntry(path=str(path), access="write", scope="exact")
+    there = Bench(bench.tools, workspace, boundary(workspace, Profile.ASK, entry))
+    command = f"git init -q {'--bare' if bare else ''} new && git -C new config core.fsmonitor x"
+    for bench_, stays in ((bench, False), (there, True)):
+        result = bench_.run("Bash", command=f"rm -rf new; {command}")
+        assert ((workspace / name / "HEAD").exists(), "moved aside" in result.text) == (stays, not stays)

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from maka.contracts.boundary import Boundary, FileEntry, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import COMMAND_BYTES_MAX
 from maka.contracts.tool_ports import BoundaryNeed, Sandbox, SandboxPolicy
+from maka.edges.bubblewrap import PLACES, find_bubblewrap
 from maka.edges.inputs import opened
 from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import NoSandbox
@@ -44,19 +46,30 @@ CHAINS = [
     "ls\ntouch OUT/x",
     "ls $(touch OUT/x)",
     "ls `touch OUT/x`",
-    "ls > OUT/x",
-    "ls & touch OUT/x",
-    "ln -s OUT link && touch link/x",
-    "cd OUT && touch x",
-    "(setsid touch OUT/x &) ; sleep 0.1",
-    f"{PYTHON} -c \"open('OUT/x', 'w')\"",
+    "ls; ls > OUT/x",
+    "ls & touch OUT/x; wait",
+    "ls; ln -s OUT link && touch link/x",
+    "ls; cd OUT && touch x",
+    "(setsid sh -c 'touch OUT/x; touch tried' &); until [ -e tried ]; do :; done; ls",
+    f"ls; {PYTHON} -c \"open('OUT/x', 'w')\"",
 ]
 
 
 @pytest.mark.parametrize("command", CHAINS)
-def test_h30_chained_commands_stay_inside(bench: Bench, home: Path, command: str) -> None:
-    bench.run("Bash", command=command.replace("OUT", str(home)))
-    assert sorted(os.listdir(home)) == [".netrc", ".ssh", "notes", "state"]
+def test_h30_chained_commands_stay_inside(bench: Bench, home: Path, workspace: Path, command: str) -> None:
+    """Each does all that it says: its harmless half inside the sandbox too, and the other one without a sandbox."""
+    (workspace / "harmless").touch()
+    command = command.replace("OUT", str(home))
+    there = [".netrc", ".ssh", "notes", "state"]
+    recorder = bench.begin("Bash", command=command)
+    recorder.wait()
+    assert "harmless\n" in recorder.shown()
+    assert any(words in recorder.shown("stderr") for words in ("Permission denied", "Read-only file system"))
+    assert sorted(os.listdir(home)) == there
+    for made in ("link", "tried"):
+        (workspace / made).unlink(missing_ok=True)
+    with_boundary(bench, boundary(workspace, Profile.BYPASS)).run("Bash", command=command)
+    assert sorted(os.listdir(home)) == [*there, "x"]
 
 
 @pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
@@ -125,6 +138,29 @@ def test_h33_without_a_sandbox_no_command_runs(processes: AsyncProcesses, worksp
     assert sorted(os.listdir(home)) == [".netrc", ".ssh", "notes", "state"]
     free = with_boundary(bench, boundary(workspace, Profile.BYPASS))
     assert free.run("Bash", command="touch made").outcome is Outcome.OK
+
+
+def test_h33_a_sandbox_that_goes_away_is_none(processes: AsyncProcesses, workspace: Path, tmp_path: Path) -> None:
+    """No command runs, and the model isn't told to ask for the sandbox's own program."""
+    program = next((place for place in PLACES if os.access(place, os.X_OK)), None)
+    if program is None:
+        pytest.skip("bubblewrap is not installed")
+    copy = tmp_path / "bwrap"
+    shutil.copy(program, copy)
+    found = find_bubblewrap((str(copy),))
+    if isinstance(found, str):
+        pytest.skip(found)
+    bench = Bench(make_tools(processes, sandbox=found), workspace)
+    for is_there in (True, False):
+        if is_there:
+            copy.chmod(0)
+        else:
+            copy.unlink()
+        result = bench.run("Bash", command="touch made")
+        assert result.outcome is Outcome.ERROR
+        assert str(copy) in result.text
+        assert result.need is None
+    assert os.listdir(workspace) == []
 
 
 @pytest.mark.parametrize("name", [".ssh/id", "state/data", ".netrc"])
