@@ -19,7 +19,6 @@ from tests.tools.harness import SESSION, Bench, Recorder
 from tests.tools.stories import Kind, Step, Story
 from tests.tools.worlds import HIDDEN, MARK, WORD, Escape, Racer, World, Worlds
 
-
 Run = Callable[[Story], None]
 
 
