@@ -40,7 +40,11 @@ names = (
 provider_ids = st.sampled_from([None, "call_0", "call_1", "functions.Read:0", "", "z" * 41, "ü", "call_0\n"]) | texts
 arguments: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
     st.sampled_from(["path", "content", "n"]),
-    st.none() | st.integers(-5, 5) | texts | st.just("c" * 4_000) | st.lists(st.floats() | texts, max_size=2),
+    st.none()
+    | st.integers(-5, 5)
+    | texts
+    | st.just("c" * 4_000)
+    | st.lists(st.floats(allow_nan=False, allow_infinity=False) | texts, max_size=2),
     max_size=2,
 )
 outcomes = st.sampled_from([Outcome.OK, Outcome.ERROR, Outcome.TIMEOUT])
