@@ -224,8 +224,8 @@ def remove(path: Path) -> None:
 
 
 def is_obeyed(parts: list[str]) -> bool:
-    """Say whether someone obeys a file with this path, outside of every sandbox."""
-    if OBEYED & set(parts) or parts[-1] == ".git":
+    """Say whether someone obeys a file with this path, outside of every sandbox; nobody runs git inside of a `.git`."""
+    if OBEYED & set(parts) or (parts[-1] == ".git" and ".git" not in parts[:-1]):
         return True
     return ".git" in parts and bool(SETTINGS & set(parts[parts.index(".git") + 1 :]))
 
