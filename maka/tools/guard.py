@@ -142,21 +142,29 @@ def _is_in(folder: int, name: str) -> bool:
     return True
 
 
-def put_repositories_right(known: Collection[str], new: Mapping[str, str | None], roots: Collection[str]) -> list[str]:
+def put_repositories_right(
+    known: Collection[str], new: Mapping[str, str | None], roots: Collection[str]
+) -> tuple[list[str], bool]:
     """Move aside what makes a repository of a folder that was none, unless git would run nothing for it.
+
+    Return what was moved, and whether all of them still were where they had been seen.
 
     `new` names each `.git`, bare repository and submodule that has come with its folder; `known` are the folders of
     those from before, of which a new worktree or submodule may be one.
     """
     moved: list[str] = []
+    all_there = True
     whole = frozenset((*known, *(folder for folder in new.values() if folder is not None)))
     for path, repository in new.items():
         name = decisive_name(path)
-        with suppress(OSError):
-            if (repository is None or not is_harmless(repository, whole, roots)) and os.path.lexists(name):
+        try:
+            os.lstat(name)
+            if repository is None or not is_harmless(repository, whole, roots):
                 _move_aside(name)
                 moved.append(name)
-    return moved
+        except OSError:
+            all_there = False
+    return moved, all_there
 
 
 def decisive_name(path: str) -> str:

@@ -64,31 +64,36 @@ class Inside:
 
     def _put_planted_right(self) -> None:
         """Walk through all that can be written and put right what has come; names that are watched are done already."""
-        self._stuck.clear()
         # What a planted name or setting leads to needs no protection once that is gone: so again, until all is well.
+        # What went from its place just now, with its folder, is found in another one.
         for _ in range(_ROUNDS):
+            self._stuck.clear()
             now = self._opened()
             new = self._before.new_repositories(now)
             judged = {path: its for path, its in new.items() if not self._is_granted(decisive_name(path))}
-            moved = put_repositories_right(self._before.folders, judged, self._before.roots)
+            moved, all_seen = put_repositories_right(self._before.folders, judged, self._before.roots)
             if not moved:
-                moved = self._put_names_right(now, new)
+                moved, names_seen = self._put_names_right(now, new)
+                all_seen = all_seen and names_seen
             self._moved.update(moved)
-            if not moved:
+            if not moved and all_seen and not now.is_torn:
                 return
 
-    def _put_names_right(self, now: Walk, new: Mapping[str, str | None]) -> list[str]:
+    def _put_names_right(self, now: Walk, new: Mapping[str, str | None]) -> tuple[list[str], bool]:
+        """Return what was moved, and whether nothing that has to go was missed."""
         try:
             standing_now = standing(now, self._ground)
         except PermissionError as closed:
             self._stuck.add(str(closed.filename))
-            return []
-        moved, stuck = put_aside(self._planted(standing_now, new))
+            return [], True
+        planted = self._planted(standing_now, new)
+        moved, stuck = put_aside(planted)
         self._stuck.update(stuck)
         if not moved:
             found = replaced(self._standing, standing_now)
             self._lost.update(path for path in found if self._is_held(path) and not self._made.holds(path))
-        return moved
+        names = [path for _, path, _ in now.places if os.path.basename(path) in PROTECTED_NAMES]
+        return moved, len(moved) == len(planted) and all(path in standing_now for path in names)
 
     def _planted(self, now: Mapping[str, Standing], new: Mapping[str, str | None]) -> list[str]:
         """Return what has come and has to go; a new repository was judged as a whole."""

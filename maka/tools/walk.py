@@ -52,6 +52,8 @@ class Walk:
         self.git = shared_repository(boundary.workspace) if asks else ()
         self.closed: list[str] = []
         """Folders of ours that can't be looked into."""
+        self.is_torn = False
+        """Says whether a folder was moved away before it was looked into: it may be where the walk has been already."""
         self.places = [(root, path, _repository_at(path)) for root in self.roots for path in self._named(root)]
         self.folders = {its: identity_of(its) for _, _, its in self.places if its is not None}
         self._broken = {path: identity_of(path) for path, its in self.repositories.items() if its is None}
@@ -145,6 +147,7 @@ class Walk:
                     self.closed.append(folder)
                     continue
                 names = kinds_in(folder)
+                self.is_torn = self.is_torn or os.path.islink(folder) or not os.path.isdir(folder)
                 if is_bare([name for name, _ in names]):
                     yield folder
                 for name, kind in names:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
-from maka.tools import boundary, files, policy, search
+from maka.tools import boundary, files, guard, policy, search
 from maka.tools.policy import Ground
 
 Plant = Callable[[pytest.MonkeyPatch, Sandbox], Sandbox]
@@ -137,6 +137,17 @@ def searched_is_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(search.Start, "must_be_there", no_look)
 
 
+def moved_by_path(patch: pytest.MonkeyPatch, inner: Sandbox) -> Sandbox:
+    """Move what was planted aside by its path, whatever its folder has turned into."""
+
+    def wrong(path: str) -> None:
+        os.stat(path, follow_symlinks=False)
+        os.rename(path, f"{path}{guard.ASIDE}-1")
+
+    patch.setattr(guard, "_move_aside", wrong)
+    return inner
+
+
 def of_files(name: str, way: Way) -> Fault:
     def plant(patch: pytest.MonkeyPatch, box: Sandbox) -> Sandbox:
         way(patch)
@@ -218,6 +229,7 @@ FAULTS = (
     of_files("no secrets", no_secrets),
     *(of_searches("a search may read all", box) for box in ("bubblewrap", "landlock", "landlock-no-mounts")),
     of_searches("no identity check of a search that may read all", "bubblewrap", searched_is_not_compared),
+    *(Fault("moved aside by path", "commands", box, moved_by_path) for box in ("bubblewrap", "landlock-no-mounts")),
     Fault("the root is bound writable", "commands", "bubblewrap", root_writable),
     *(Fault("all rights", "commands", box, all_rights) for box in ("landlock", "landlock-no-mounts")),
     *(of_policy(name, box, change) for name, change in _CHANGES for box in ("bubblewrap", "landlock-no-mounts")),

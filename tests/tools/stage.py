@@ -13,11 +13,11 @@ from maka.edges import bubblewrap
 from maka.edges.processes import AsyncProcesses
 from maka.tools.files import FileTurns
 from maka.tools.put_back import PutBackTool
-from maka.tools.search import Start
 from tests.tools.conftest import make_tools
 from tests.tools.harness import SESSION, Bench, Recorder
+from tests.tools.racer import Racer
 from tests.tools.stories import Kind, Step, Story
-from tests.tools.worlds import HIDDEN, MARK, WORD, Escape, Racer, World, Worlds
+from tests.tools.worlds import HIDDEN, MARK, WORD, Escape, World, Worlds
 
 Run = Callable[[Story], None]
 
@@ -32,13 +32,6 @@ class Stage:
         self.racer = Racer(patch)
         # Its folders stand for a person's home, which no sandbox replaces by an empty one.
         patch.setattr(bubblewrap, "_SPARE", ("/var/tmp", "/run"))
-        looked = Start.must_be_there
-
-        def looks(start: Start) -> None:
-            self.racer.at("end")
-            looked(start)
-
-        patch.setattr(Start, "must_be_there", looks)
 
     def files(self, story: Story) -> None:
         """Play a story of all tools: none may say a word of what is outside. Raises Escape."""

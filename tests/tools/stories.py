@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from maka.contracts.boundary import Profile
-from tests.tools.worlds import MARK, NAMES, PROTECTED, Granted, Move, Race, Way
+from tests.tools.worlds import MARK, NAMES, PROTECTED, SETTLING, Granted, Move, Race, Way
 
 Kind = Literal["Read", "Write", "Edit", "Grep", "Glob", "Bash", "Undo", "move"]
 
@@ -160,6 +160,13 @@ def of_commands(number: int) -> Story:
     steps: list[Step] = []
     for _ in range(random.choice((1, 1, 2))):
         script = "; ".join(told(random, random.choice((CHANGES, COPIES))) for _ in range(random.randint(1, 6)))
-        late = (Race("commit", move(random)),) if random.randrange(3) == 0 else ()
+        match chance(random, (1, "none"), (1, "when it begins"), (1, "when it has ended")):
+            case "none":
+                late: tuple[Race, ...] = ()
+            case "when it begins":
+                late = (Race("commit", move(random)),)
+            case _:
+                swap = Move("swap", random.choice(("d", "d", "e")), target(random))
+                late = (Race(SETTLING + random.randint(1, 20), swap),)
         steps.append(Step("Bash", script, late))
     return Story(random.choice((Profile.ASK, *PROFILES)), random.choice(GRANTS), tuple(steps))

@@ -21,8 +21,8 @@ from tests.tools.conftest import MOUNTING, SANDBOXES, here, make_tools
 from tests.tools.faults import FAULTS, Fault
 from tests.tools.harness import Bench, Recorder
 from tests.tools.stage import Stage, play
-from tests.tools.stories import of_commands, of_files
-from tests.tools.worlds import WORD, Escape, Worlds, fill, snapshot
+from tests.tools.stories import Step, Story, of_commands, of_files
+from tests.tools.worlds import MARK, SETTLING, WORD, Escape, Move, Race, Worlds, fill, snapshot
 
 PYTHON = os.path.realpath(sys.executable)
 AT_LENGTH = {
@@ -73,6 +73,26 @@ def test_files_stay_inside_at_length(stage: Stage, numbers: range) -> None:
 @pytest.mark.parametrize(("stage", "numbers"), AT_LENGTH.items(), ids=AT_LENGTH, indirect=["stage"])
 def test_commands_stay_inside_at_length(stage: Stage, numbers: range) -> None:
     play(stage.commands, of_commands, numbers)
+
+
+PLANTED = {
+    "a name": f"echo {MARK} > d/CLAUDE.md",
+    "a repository": "cd d && mkdir -p .git/hooks .git/objects .git/refs && echo ref: refs/heads/x > .git/HEAD && "
+    f"echo {MARK} > .git/hooks/pre-commit",
+}
+
+
+@pytest.mark.parametrize("stage", SANDBOXES, indirect=True)
+@pytest.mark.parametrize("planted", PLANTED)
+@pytest.mark.parametrize("target", ["OUT/d", "e"])
+def test_what_is_moved_while_it_is_put_right_is_found(stage: Stage, planted: str, target: str) -> None:
+    """Another command swaps the folder of what was planted, at each system call that names it."""
+
+    def story(number: int) -> Story:
+        race = Race(SETTLING + number, Move("swap", "d", target))
+        return Story(Profile.ASK, None, (Step("Bash", PLANTED[planted], (race,)),))
+
+    play(stage.commands, story, range(1, 16))
 
 
 @pytest.mark.parametrize(

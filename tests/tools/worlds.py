@@ -8,15 +8,11 @@ import os
 import shutil
 import stat
 import tempfile
-import threading
-from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import pytest
 from msgspec import Struct
 
 from maka.contracts.boundary import Boundary, FileEntry, Profile
@@ -48,6 +44,9 @@ class Escape(AssertionError):
     """Something was read, made or changed that may not be."""
 
 
+SETTLING = 1_000
+
+
 class Move(Struct, frozen=True):
     """A change in the workspace by someone else. `name` is a path in it, or the number of a call's path's component."""
 
@@ -58,7 +57,10 @@ class Move(Struct, frozen=True):
 
 class Race(Struct, frozen=True):
     """A move in the middle of a call: before its so-many-th system call that names what is moved (or, with a negative
-    number, that names anything), at its commit, or when its process has ended."""
+    number, that names anything), at its commit, or when its process has ended.
+
+    From SETTLING on the system calls are those by which things are put right when a command has ended.
+    """
 
     when: int | Literal["commit", "end"]
     move: Move
@@ -85,7 +87,7 @@ class World:
         for folder in (self.outside, self.home / "ws2"):
             fill(folder, *((path, text) for path in (*TREE, *PROTECTED, f"{WORD}/x")))
         fill(self.home, ("notes", text), (".profile", text), (".ssh/id", HIDDEN), (".ssh/d/a", HIDDEN))
-        fill(self.outside, ("plain", "mine\n"))
+        fill(self.outside, ("plain", "mine\n"), ("d/.envrc", text), ("d/CLAUDE.md", text), ("e/.envrc", text))
         fill(self.granted, *((path, "mine\n" if is_granted else text) for path in TREE), (".ssh/id", HIDDEN))
         fill(self.workspace, *((path, "mine\n") for path in (*TREE, *PROTECTED)), (".git/HEAD", "ref: refs/heads/x\n"))
         for name in ("objects", "refs"):
@@ -222,8 +224,8 @@ def remove(path: Path) -> None:
 
 
 def is_obeyed(parts: list[str]) -> bool:
-    """Say whether someone obeys a file with this path, outside of every sandbox."""
-    if OBEYED & set(parts) or parts[-1] == ".git":
+    """Say whether someone obeys a file with this path, outside of every sandbox; nobody runs git inside of a `.git`."""
+    if OBEYED & set(parts) or (parts[-1] == ".git" and ".git" not in parts[:-1]):
         return True
     return ".git" in parts and bool(SETTINGS & set(parts[parts.index(".git") + 1 :]))
 
@@ -281,68 +283,6 @@ class Worlds:
 
 def scratch() -> Path:
     return Path(tempfile.mkdtemp(prefix="maka-world-")).resolve()
-
-
-SEAMS = ("open", "stat", "lstat", "readlink", "scandir", "listdir", "mkdir", "access", "replace", "unlink", "fstat")
-
-
-class Racer:
-    """Makes moves between two system calls of the thread that runs a tool."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._world: World | None = None
-        self._races: tuple[Race, ...] = ()
-        self._aim = ""
-        self._thread = 0
-        self._counts: Counter[str] = Counter()
-        for name in SEAMS:
-            patch.setattr(os, name, self._before(getattr(os, name)))
-
-    @contextmanager
-    def racing(self, world: World, races: tuple[Race, ...], aim: str) -> Generator[None]:
-        """Race against a call to a path."""
-        self._races, self._aim, self._thread = races, aim, threading.get_ident()
-        self._counts.clear()
-        self._world = world
-        try:
-            yield
-        finally:
-            self._world = None
-
-    def at(self, when: Literal["commit", "end"]) -> None:
-        """Make the moves that are due now. Any thread."""
-        self._move([race.move for race in self._races if race.when == when])
-
-    def _move(self, moves: list[Move]) -> None:
-        world = self._world
-        if world is None or not moves:
-            return
-        self._world = None  # its own calls are nobody's
-        for move in moves:
-            world.move(move, self._aim)
-        self._world = world
-
-    def _before(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(call)
-        def raced(*args: Any, **kwargs: Any) -> Any:
-            if self._world is not None and threading.get_ident() == self._thread:
-                self._called(args[0] if args else "")
-            return call(*args, **kwargs)
-
-        return raced
-
-    def _called(self, path: object) -> None:
-        name = os.path.basename(path) if isinstance(path, str) else ""
-        self._counts[name] += 1
-        self._counts["all"] -= 1
-        due = (self._counts["all"], self._counts[name])
-        aims = [(race, aimed(race.move.name, self._aim)) for race in self._races]
-        self._move([race.move for race, aim in aims if race.when == due[0] or (aim == name and race.when == due[1])])
-
-
-def aimed(name: str | int, aim: str) -> str:
-    """Return the name of what is moved."""
-    return ["", *components(name, aim)][-1]
 
 
 def components(name: str | int, aim: str) -> list[str]:
