@@ -36,8 +36,8 @@ TRIES = range(600)
 
 
 @pytest.fixture
-def worlds() -> Iterator[Worlds]:
-    made = Worlds()
+def worlds(tmp_path: Path) -> Iterator[Worlds]:
+    made = Worlds(tmp_path)
     yield made
     made.close()
 

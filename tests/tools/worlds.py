@@ -260,13 +260,14 @@ def snapshot(folder: Path) -> Seen:
 class Worlds:
     """Keeps worlds, since to make one costs more than to put it back. After an escape it is given up."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: Path) -> None:
+        self._base = base
         self._kept: dict[bool, World] = {}
 
     @contextmanager
     def one(self, profile: Profile, granted: Granted) -> Generator[World]:
         is_granted = granted is not None
-        found = self._kept.pop(is_granted, None) or World(scratch(), is_granted=is_granted)
+        found = self._kept.pop(is_granted, None) or World(self._new(), is_granted=is_granted)
         try:
             found.begin(profile, granted)
             yield found
@@ -275,14 +276,13 @@ class Worlds:
             raise
         self._kept[is_granted] = found
 
+    def _new(self) -> Path:
+        return Path(tempfile.mkdtemp(prefix="world-", dir=self._base)).resolve()
+
     def close(self) -> None:
         for found in self._kept.values():
             shutil.rmtree(found.scratch, ignore_errors=True)
         self._kept.clear()
-
-
-def scratch() -> Path:
-    return Path(tempfile.mkdtemp(prefix="maka-world-")).resolve()
 
 
 def components(name: str | int, aim: str) -> list[str]:
