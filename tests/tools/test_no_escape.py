@@ -95,6 +95,7 @@ def test_what_is_moved_while_it_is_put_right_is_found(stage: Stage, planted: str
     play(stage.commands, story, range(1, 16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "fault"), [(fault, fault) for fault in FAULTS], ids=[fault.title for fault in FAULTS], indirect=["stage"]
 )
