@@ -21,7 +21,7 @@ from maka.contracts.limits import PATH_BYTES_MAX
 from maka.contracts.tool_ports import BoundaryNeed, ToolEnv, ToolResult
 from maka.tools.policy import Access, Ground, is_under, judge, needed
 from maka.tools.repositories import would_make
-from maka.tools.survey import led_to
+from maka.tools.survey import led_to, protected_paths
 from maka.tools.walk import Walk
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
@@ -102,7 +102,7 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
         )
     looks = access == "write" and boundary.profile is not Profile.BYPASS
     try:
-        protected = led_to(Walk(boundary), ground) if looks else ()
+        protected = led_to(seen := Walk(boundary), protected_paths(seen, ground)) if looks else ()
     except PermissionError as closed:
         raise PathError(f"nothing was written: {closed_text(str(closed.filename))}") from None
     if looks and would_make(real) is not None:

@@ -99,14 +99,18 @@ def _state(path: str) -> str | None:
 
 def _has_changed(path: str, before: str | None) -> bool:
     try:
-        new_repository = before is None and os.path.basename(path) == ".git"
-        return _state(path) != before and not (new_repository and is_harmless(path))
+        return _differs(path, before)
     except OSError:  # it changes at this moment
         return True
 
 
+def _differs(path: str, before: str | None) -> bool:
+    new_repository = before is None and os.path.basename(path) == ".git"
+    return _state(path) != before and not (new_repository and is_harmless(path))
+
+
 def _put_right_once(path: str, before: str | None) -> bool:
-    if _state(path) == before or (before is None and os.path.basename(path) == ".git" and is_harmless(path)):
+    if not _differs(path, before):
         return False
     if os.path.lexists(path):
         _move_aside(path)
@@ -177,12 +181,11 @@ def put_aside(planted: Sequence[str]) -> tuple[list[str], list[str]]:
     moved: list[str] = []
     stuck: list[str] = []
     for path in planted:
-        with suppress(FileNotFoundError):  # it went by itself
-            try:
-                _move_aside(path)
-                moved.append(path)
-            except FileNotFoundError:
-                raise
-            except OSError:
-                stuck.append(path)
+        try:
+            _move_aside(path)
+            moved.append(path)
+        except FileNotFoundError:  # it went by itself
+            pass
+        except OSError:
+            stuck.append(path)
     return moved, stuck

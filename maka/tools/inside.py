@@ -17,7 +17,7 @@ from maka.tools.denial import Kind, likely
 from maka.tools.guard import ASIDE, Guard, Guards, decisive_name, put_aside, put_repositories_right
 from maka.tools.policy import PROTECTED_NAMES, Ground, covers, is_under, judge, needed, sandbox_policy
 from maka.tools.results import with_footer
-from maka.tools.survey import Standing, come, led_to, replaced, standing, survey, watched
+from maka.tools.survey import Standing, come, led_to, protected_paths, replaced, standing, survey, watched
 from maka.tools.walk import Walk
 
 LOOKS_A_WALK = 10
@@ -37,8 +37,9 @@ class Inside:
         self._boundary = boundary
         self._ground = ground
         self._before = Walk(boundary)
-        self._led_to = led_to(self._before, ground)
-        self._standing = standing(self._before, ground)
+        self._protected = protected_paths(self._before, ground)
+        self._led_to = led_to(self._before, self._protected)
+        self._standing = standing(self._before, self._protected)
         self._guard = Guard(self._watched(), guards)
         self._made = guards.made
         self._looks = 0
@@ -82,7 +83,7 @@ class Inside:
     def _put_names_right(self, now: Walk, new: Mapping[str, str | None]) -> tuple[list[str], bool]:
         """Return what was moved, and whether nothing that has to go was missed."""
         try:
-            standing_now = standing(now, self._ground)
+            standing_now = standing(now, protected_paths(now, self._ground))
         except PermissionError as closed:
             self._stuck.add(str(closed.filename))
             return [], True
@@ -139,7 +140,7 @@ class Inside:
         workspace = self._boundary.workspace
         if os.path.realpath(workspace) != workspace:
             raise OSError(errno.ELOOP, "it turned into a link", workspace)
-        found = survey(self._before, self._ground)
+        found = survey(self._before, self._ground, self._protected)
         policy = sandbox_policy(self._boundary, os.path.realpath(cwd), found, self._ground)
         self._network = policy.network
         return policy

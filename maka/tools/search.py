@@ -36,7 +36,7 @@ from maka.tools.output import SafeText
 from maka.tools.policy import Ground, covers, is_under, sandbox_policy
 from maka.tools.results import error, with_footer
 from maka.tools.spawned import SpawnedCall
-from maka.tools.survey import survey
+from maka.tools.survey import protected_paths, survey
 from maka.tools.walk import Walk
 
 COMMON = ("--no-config", "--color=never", "--hidden", "--no-require-git", "--glob=!.git", "--sort=path")
@@ -137,7 +137,8 @@ class Ripgrep:
         reading = replace(boundary, profile=Profile.EXPLORE, grants=tuple(_reads(grant) for grant in boundary.grants))
         # Of programs only the one that is started.
         ground = replace(self.ground, programs=())
-        policy = sandbox_policy(reading, cwd, survey(Walk(reading), ground), ground)
+        found = survey(seen := Walk(reading), ground, protected_paths(seen, ground))
+        policy = sandbox_policy(reading, cwd, found, ground)
         program = os.path.realpath(argv[0])
         others = [path for path in (program, *self._rules_above(cwd)) if not self._is_seen(path, policy.readable)]
         readable = tuple(dict.fromkeys((*policy.readable, *others)))

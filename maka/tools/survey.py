@@ -65,10 +65,10 @@ def _programs(search_path: str) -> Iterator[str]:
             yield root
 
 
-def survey(seen: Walk, ground: Ground) -> Found:
-    """Say what was seen, and what else is there. Reads names and a few small files. Raises PermissionError."""
+def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
+    """Say what was seen, its `protected_paths`, and what else is there. Reads names. Raises PermissionError."""
     granted, writable = entries(seen.boundary), seen.writable
-    protected, pinned = _protected(seen, ground), _pinned(seen)
+    pinned = _pinned(seen)
     hidden = [one for path in (*ground.own, *ground.secrets) if (one := seen_of(path)) is not None]
     unseen = [one for one in SPARE if not any(is_under(program, one) for program in ground.programs)]
     hidden += [path for path in _sockets() if not any(is_under(path, one) for one in (*hidden, *writable, *unseen))]
@@ -92,8 +92,11 @@ def _is_as_granted(entry: FileEntry) -> bool:
     return entry.scope == "subtree" or not os.path.isdir(entry.path)
 
 
-def _protected(seen: Walk, ground: Ground) -> list[str]:
-    """Return the real paths of what is protected, is there, and lies in what can be written."""
+def protected_paths(seen: Walk, ground: Ground) -> list[str]:
+    """Return the real paths of what is protected, is there, and lies in what can be written.
+
+    Reads names and a few small files; ask once for each walk. Raises PermissionError.
+    """
     paths: list[str] = [*seen.closed, *(path for path in ground.code if path not in seen.roots)]
     # Of the last worktree, this one, its own files stay writable.
     paths += [*seen.shared_names, *(os.path.join(repository, "worktrees") for repository in seen.git)]
@@ -116,11 +119,11 @@ class Standing(Struct, frozen=True):
     above: Identity | None
 
 
-def standing(seen: Walk, ground: Ground) -> dict[str, Standing]:
+def standing(seen: Walk, protected: Sequence[str]) -> dict[str, Standing]:
     """Return what is protected now, by its names and by its real paths."""
     names = (path for _, path, _ in seen.places if os.path.basename(path) in PROTECTED_NAMES)
     found: dict[str, Standing] = {}
-    for path in (*names, *_protected(seen, ground)):
+    for path in (*names, *protected):
         if (its := identity_of(path)) is not None:
             found[path] = Standing(its, identity_of(os.path.dirname(path)))
     return found
@@ -154,10 +157,10 @@ def _between(path: str, roots: Sequence[str]) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def led_to(seen: Walk, ground: Ground) -> tuple[str, ...]:
+def led_to(seen: Walk, protected: Sequence[str]) -> tuple[str, ...]:
     """Return where protected names lead that are links, or settings of a repository, also where nothing is yet."""
     links = (path for _, path, _ in seen.places if os.path.islink(path))
-    found = (*_protected(seen, ground), *map(_real, (*links, *seen.decisive)))
+    found = (*protected, *map(_real, (*links, *seen.decisive)))
     return tuple(path for path in dict.fromkeys(found) if path and path not in seen.roots)
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from maka.contracts.boundary import Profile
-from tests.tools.worlds import MARK, NAMES, PROTECTED, SETTLING, Granted, Move, Race, Way
+from tests.tools.worlds import MARK, NAMES, PROTECTED, SETTLING, Granted, Move, Race, Way, When
 
 Kind = Literal["Read", "Write", "Edit", "Grep", "Glob", "Bash", "Undo", "move"]
 
@@ -97,14 +97,15 @@ def move(random: Random) -> Move:
 
 
 def races(random: Random) -> tuple[Race, ...]:
-    when = {
+    moments: dict[str, When] = {
         "soon": random.randint(1, 4),
         "later": random.randint(1, 20),
         "any": random.randint(-200, -1),
         "commit": "commit",
         "end": "end",
-    }[chance(random, (6, "soon"), (3, "later"), (1, "any"), (3, "commit"), (1, "end"))]
-    swap = Race(when, Move("swap", random.randint(0, 2), target(random)))  # type: ignore[arg-type]
+    }
+    when = moments[chance(random, (6, "soon"), (3, "later"), (1, "any"), (3, "commit"), (1, "end"))]
+    swap = Race(when, Move("swap", random.randint(0, 2), target(random)))
     match chance(random, (3, "none"), (5, "swap"), (2, "swap and back"), (1, "move")):
         case "none":
             return ()

@@ -55,6 +55,9 @@ class Move(Struct, frozen=True):
     target: str
 
 
+When = int | Literal["commit", "end"]
+
+
 class Race(Struct, frozen=True):
     """A move in the middle of a call: before its so-many-th system call that names what is moved (or, with a negative
     number, that names anything), at its commit, or when its process has ended.
@@ -62,7 +65,7 @@ class Race(Struct, frozen=True):
     From SETTLING on the system calls are those by which things are put right when a command has ended.
     """
 
-    when: int | Literal["commit", "end"]
+    when: When
     move: Move
 
 
