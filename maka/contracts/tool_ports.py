@@ -250,8 +250,9 @@ PROGRAM_PLACES = (
 class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """What a sandboxed process may touch: real, absolute paths. `protected` stays read-only inside what is writable.
 
-    `hidden` folders and `hidden_files` aren't even readable: secrets, and the state root. Of two paths that hold one
-    another the inner one decides. `pinned` folders are writable, but can't be moved away: they hold protected ones.
+    `hidden` folders and `hidden_files` aren't even readable: secrets, and the state root; nor is what comes where such
+    a one is `absent`. Of two paths that hold one another the inner one decides. `pinned` folders are writable, but
+    can't be moved away: they hold protected ones.
     `mounts` are where other file systems begin inside of what is writable.
     `reads_only` says that nothing else than what is named here, and `PROGRAM_PLACES`, is readable.
     """
@@ -263,6 +264,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     pinned: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     hidden_files: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
     network: bool = False
     reads_only: bool = False

@@ -10,11 +10,14 @@ Laws:
 - A mount's path inside of a writable folder may be swapped for a link by another command at that moment. So before the
   command begins, the mounts that were really made are compared with those that were asked for.
 - Where only what was named may be read, the root is an empty one, in which nothing but that and programs is mounted.
+- A mount is given up by the kernel once its file is replaced outside, and pipes aren't held by any: Landlock stands as
+  a second wall inside, where the kernel has it.
 - What grows with the workspace is read from descriptors: an argument has a limit.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from shlex import quote
 
 from msgspec.structs import replace
@@ -22,6 +25,7 @@ from msgspec.structs import replace
 from maka.contracts.tool_ports import PROGRAM_PLACES, Launch, SandboxPolicy
 from maka.edges.call_filter import call_filter
 from maka.edges.inputs import input_word
+from maka.edges.landlock import Wall, find_wall
 from maka.edges.sandbox_probe import Outcome, run_probe
 from maka.edges.spawn_bounds import namespace_words
 
@@ -37,23 +41,35 @@ _PROC_LOCKED = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "aso
 # What name resolution and some distributions' programs need of /run; the first only with the network.
 _RUN_NETWORK = ("/run/systemd/resolve", "/run/NetworkManager/resolv.conf", "/run/resolvconf")
 _RUN_PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver")
-_CHECK = "/run/maka-check"
+_CHECK, _WALL = "/run/maka-check", "/run/maka-wall"
 
 
 class Bubblewrap:
     """A `Sandbox`. `user` says whether a user namespace is made: root may do without one where none is allowed.
 
     `processes_max` bounds the command's processes by the kernel's own count; 0 leaves that to others. `filter_` is the
-    filter on system calls as the kernel reads it, empty for none.
+    filter on system calls as the kernel reads it, empty for none. `wall` is a second one, inside.
     """
 
-    def __init__(self, program: str, version: str, *, user: bool, processes_max: int = 0, filter_: bytes = b"") -> None:
+    def __init__(
+        self,
+        program: str,
+        version: str,
+        *,
+        user: bool,
+        processes_max: int = 0,
+        filter_: bytes = b"",
+        wall: Wall | None = None,
+    ) -> None:
         self._program = program
         self._user = user
         self._processes_max = processes_max
         self._filter = filter_
+        self._wall = wall
+        inner = f" with Landlock ABI {wall.abi}" if wall is not None else ""
         lacks = ([] if user else ["a user namespace"]) + ([] if filter_ else ["a filter on system calls"])
-        self.name = f"{version} ({program})" + (f", without {' and '.join(lacks)}" if lacks else "")
+        lacks += [] if wall is not None else ["Landlock"]
+        self.name = f"{version} ({program}){inner}" + (f", without {' and '.join(lacks)}" if lacks else "")
 
     @property
     def missing(self) -> str | None:
@@ -62,6 +78,27 @@ class Bubblewrap:
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Return how bubblewrap is started; pure."""
         policy = _bare(policy) if policy.reads_only else policy
+        inputs = [os.fsencode("\0".join(self._options(policy)))]
+        own = [self._program, "--args", input_word(0)]
+
+        def given(option: str, data: bytes, *rest: str) -> None:
+            own.extend((option, input_word(len(inputs)), *rest))
+            inputs.append(data)
+
+        if self._filter:
+            given("--seccomp", self._filter)
+        # What a search may read was mounted for it alone.
+        if self._wall is not None and not policy.reads_only:
+            given("--ro-bind-data", self._wall.text, _WALL)
+            argv = (self._wall.python, "-I", "-S", _WALL, input_word(len(inputs)), *argv)
+            inputs.append(self._wall.asked(policy, (*_SPARE, "/proc")))
+        words = _check(policy) + (namespace_words(self._processes_max) if self._processes_max else "")
+        if words:
+            given("--ro-bind-data", os.fsencode(f'{words}exec "$@"\n'), _CHECK)
+            argv = ("/bin/sh", _CHECK, *argv)
+        return Launch(argv=(*own, "--", *argv), inputs=tuple(inputs))
+
+    def _options(self, policy: SandboxPolicy) -> list[str]:
         options = [*(_USER if self._user else ()), *_ISOLATED, *(() if policy.network else ("--unshare-net",))]
         for variable in ("TMPDIR", "TMP", "TEMP"):
             options += ["--setenv", variable, "/tmp"]
@@ -70,7 +107,8 @@ class Bubblewrap:
             options += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
         for folder in _SPARE:
             options += ["--perms", "1777", "--size", str(TMP_BYTES_MAX), "--tmpfs", folder]
-        for path in (*_RUN_PROGRAMS, *(_RUN_NETWORK if policy.network else ())):
+        own = [self._wall.prefix] if self._wall is not None and _base_of(self._wall.prefix, _SPARE) else []
+        for path in (*own, *_RUN_PROGRAMS, *(_RUN_NETWORK if policy.network else ())):
             options += ["--ro-bind-try", path, path]
         for _, mount in sorted(_mounts(policy), key=lambda one: one[0]):
             options += mount
@@ -79,21 +117,12 @@ class Bubblewrap:
             options += ["--remount-ro", path]
         if policy.reads_only:
             options += ["--remount-ro", "/"]
-        options += ["--chdir", policy.cwd]
-        given: list[tuple[str, bytes, list[str]]] = [("--args", os.fsencode("\0".join(options)), [])]
-        if self._filter:
-            given.append(("--seccomp", self._filter, []))
-        words = _check(policy) + (namespace_words(self._processes_max) if self._processes_max else "")
-        if words:
-            given.append(("--ro-bind-data", os.fsencode(f'{words}exec "$@"\n'), [_CHECK]))
-            argv = ("/bin/sh", _CHECK, *argv)
-        own = [word for at, (option, _, rest) in enumerate(given) for word in (option, input_word(at), *rest)]
-        return Launch(argv=(self._program, *own, "--", *argv), inputs=tuple(data for _, data, _ in given))
+        return [*options, "--chdir", policy.cwd]
 
 
 def _root(policy: SandboxPolicy) -> list[str]:
     if not policy.reads_only:
-        return ["--ro-bind", "/", "/"]
+        return ["--bind" if "/" in policy.writable else "--ro-bind", "/", "/"]
     return [word for path in PROGRAM_PLACES for word in ("--ro-bind-try", path, path)]
 
 
@@ -131,6 +160,7 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
         )
         for strictness, (paths, way) in enumerate(ways)
         for path in paths
+        if path != "/"  # it lies below all else: `_root`
     ]
 
 
@@ -178,11 +208,16 @@ def _as_kernel(path: str) -> str:
 
 
 def find_bubblewrap(
-    places: tuple[str, ...] = PLACES, *, processes_max: int = 0, unix_sockets: bool = False
+    places: tuple[str, ...] = PLACES,
+    *,
+    processes_max: int = 0,
+    unix_sockets: bool = False,
+    wall: Callable[[], Wall | None] = find_wall,
 ) -> Bubblewrap | str:
     """Return a bubblewrap that works here, or why there is none. Starts a few short processes.
 
-    `unix_sockets` lets commands use them, among themselves and with whoever else's they find.
+    `unix_sockets` lets commands use them, among themselves and with whoever else's they find. `wall` finds a second
+    wall; one that doesn't work is left out.
     """
     # The kernel holds nobody to a number of processes who is root outside of the namespace.
     counted = 0 if os.geteuid() == 0 else processes_max
@@ -194,8 +229,11 @@ def find_bubblewrap(
         return f"{program} does not start: {said.text}"
     tries: list[Outcome] = []
     filter_ = call_filter(os.uname().machine, network=True, alone=True, unix=unix_sockets)
-    for user in (True, False) if os.geteuid() == 0 else (True,):
-        found = Bubblewrap(program, said.text, user=user, processes_max=counted if user else 0, filter_=filter_)
+    users = (True, False) if os.geteuid() == 0 else (True,)
+    for user, its in product(users, dict.fromkeys((wall(), None))):
+        found = Bubblewrap(
+            program, said.text, user=user, processes_max=counted if user else 0, filter_=filter_, wall=its
+        )
         tries.append(run_probe(found.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/"))))
         if tries[-1].code == 0:
             return found

@@ -7,19 +7,26 @@ import ctypes
 import json
 import os
 import sys
+from collections.abc import Sequence
 from importlib.resources import files
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from maka.contracts.tool_ports import PROGRAM_PLACES, Launch, SandboxPolicy
 from maka.edges.call_filter import ARCHITECTURES, call_filter
 from maka.edges.inputs import input_word
+from maka.edges.landlock_rules import IOCTL_DEV, READS, WRITES
 from maka.edges.sandbox_probe import run_probe
 
 ABI_MIN = 3
 """Older ones can't keep a command from emptying a file that it may not write."""
 
+_WALL_ABI_MIN = 2
+"""The one before lets nobody move a file to another folder. What a mount holds can't be emptied either."""
+
 _CREATE_RULESET, _ASK_VERSION = 444, 1
+_OF_ONE_ANOTHER = "from maka.edges.landlock_rules import "
 
 
 class Landlock:
@@ -49,6 +56,58 @@ class Landlock:
         return Launch(argv=(*shim, *argv), inputs=(words.encode(), filter_))
 
 
+class Wall(Struct, frozen=True, kw_only=True):
+    """Landlock as a second wall inside of another sandbox: `text` is a program that gives up rights.
+
+    Laws:
+    - A mount holds a file, not its name: what comes, or is put in place of it, beside something hidden is denied, too.
+    - A pipe with a name can be written on a read-only file system: only what is writable may be opened for that.
+    - Beside what is hidden inside of a writable folder new names must work, so there mounts alone hold.
+    """
+
+    abi: int
+    python: str
+    prefix: str
+    text: bytes
+
+    def asked(self, policy: SandboxPolicy, own: Sequence[str]) -> bytes:
+        """Return what the program is told. `own` are folders of which the sandbox has its own, besides /dev."""
+        rules = [f"{rights} {path}" for path, rights in _rights_behind(policy, own).items()]
+        return os.fsencode("\0".join((str(self.abi), *rules)))
+
+
+def _rights_behind(policy: SandboxPolicy, own: Sequence[str]) -> dict[str, int]:
+    """Return the rights of each path that has others than its surroundings."""
+    writable = (*policy.writable, *own)
+    unseen = [
+        path
+        for path in (*policy.hidden, *policy.hidden_files, *policy.absent)
+        if not any(path.startswith(base.rstrip("/") + "/") for base in writable)
+    ]
+    inside = [path for path in policy.readable if any(path.startswith(f"{folder}/") for folder in unseen)]
+    return {
+        **dict.fromkeys(unseen, 0),
+        **dict.fromkeys(inside, READS),
+        **dict.fromkeys(writable, READS | WRITES),
+        "/dev": READS | WRITES | IOCTL_DEV,
+    }
+
+
+def find_wall(python: str = sys.executable, prefix: str = sys.base_prefix) -> Wall | None:
+    """Return it as far as the kernel has Landlock; whoever uses it tries it. The interpreter lies in `prefix`."""
+    if not sys.platform.startswith("linux") or (found := abi()) < _WALL_ABI_MIN:
+        return None
+    text = program("landlock_wall").encode()
+    return Wall(abi=found, python=os.path.realpath(python), prefix=os.path.realpath(prefix), text=text)
+
+
+def program(name: str) -> str:
+    """Return a program with `landlock_rules` as one text: they stand alone but for one another."""
+    texts = [(files("maka.edges") / f"{one}.py").read_text("utf-8") for one in ("landlock_rules", name)]
+    lines = [line for text in texts for line in text.splitlines() if not line.startswith(_OF_ONE_ANOTHER)]
+    return "\n".join(lines) + "\n"
+
+
 def abi() -> int:
     """Return the kernel's Landlock version, 0 where there is none."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -69,7 +128,6 @@ def find_landlock(*, mounts: bool = True) -> Landlock | str:
     if machine not in ARCHITECTURES:
         return f"there is no filter on system calls for {machine}"
     # The interpreter itself, not an environment's link to it: that one may lie in a workspace.
-    shim = (files("maka.edges") / "landlock_shim.py").read_text("utf-8")
-    landlock = Landlock(found, os.path.realpath(sys.executable), shim, machine, mounts=mounts)
+    landlock = Landlock(found, os.path.realpath(sys.executable), program("landlock_shim"), machine, mounts=mounts)
     tried = run_probe(landlock.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/")))
     return landlock if tried.code == 0 else f"Landlock does not work here: {tried.text}"

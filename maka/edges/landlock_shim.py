@@ -1,7 +1,7 @@
 """A program: `python -I -S -c THIS FD FD ARGV…` gives up rights by Landlock and then becomes a command.
 
-It stands alone (standard library only) and is handed to the interpreter as text, so no file of a workspace can stand in
-for it. Laws:
+It stands alone but for `landlock_rules` (standard library only), and both are handed to the interpreter as one text, so
+no file of a workspace can stand in for it. Laws:
 - It reads its policy, and a filter on system calls for what Landlock can't deny, from two descriptors.
 - Whatever fails before the command, the command doesn't run: exit code 126 and a line that says why.
 - Where the kernel allows a mount namespace, protected paths are mounted read-only. Else a folder that holds one is
@@ -14,69 +14,22 @@ import ctypes
 import json
 import os
 import signal
-import stat
 import struct
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Any, NoReturn
 
+from maka.edges.landlock_rules import ON_DEVICES, READS, WRITES, Kernel, exactly, forget_locale, restrict
+
 FAILED, _ORPHANED = 126, signal.SIGUSR2
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PDEATHSIG, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
 _NEW_MOUNTS, _NEW_USER, _BIND_ALL, _PRIVATE_ALL = 0x20000, 0x10000000, 0x1000 | 0x4000, 0x4000 | 0x40000
-_MOUNT_SETATTR, _BELOW, _FROM_HERE = 442, 0x8000, -100
 _NO_SUID, _NO_DEV, _SHARED = 2, 4, "/dev/shm"
 _TMP, _LEFT_S = "/tmp/maka-", 3_600.0
 
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
-_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
-_READS = _EXECUTE | _READ_FILE
-_WRITES = 0x7FF2 & ~(1 << 6 | 1 << 11 | _READ_DIR | _READS)
-"""Everything but the making of devices."""
-
-_HANDLED = {3: 0x7FFF, 4: 0x7FFF}
-_HANDLED_NOW = 0xFFFF
-_ATTRIBUTES = {3: "Q", 4: "QQ", 5: "QQ"}
-_ATTRIBUTES_NOW = "QQQ"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 """No terminal: those of all other programs of the same person are there, too."""
-
-
-class Kernel:
-    """The calls that Python has no words for. Each raises OSError."""
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-
-    def call(self, number: int, *args: Any) -> int:
-        return self._checked(int(self._libc.syscall(ctypes.c_long(number), *args)), f"system call {number}")
-
-    def prctl(self, option: int, *args: int) -> None:
-        values = [ctypes.c_ulong(value) for value in (*args, 0, 0, 0, 0)[:4]]
-        self._checked(int(self._libc.prctl(option, *values)), f"prctl {option}")
-
-    def unshare(self, flags: int) -> None:
-        self._checked(int(self._libc.unshare(flags)), "unshare")
-
-    def mount(self, source: str | None, target: str, flags: int, kind: bytes | None = None, words: bytes = b"") -> None:
-        from_ = None if source is None else os.fsencode(source)
-        done = self._libc.mount(from_, os.fsencode(target), kind, ctypes.c_ulong(flags), words or None)
-        self._checked(int(done), "mount")
-
-    def set_read_only(self, path: str, on: bool) -> None:
-        """Change a mount with all below it; writable again becomes only what was so outside."""
-        change = struct.pack("QQQQ", on, not on, 0, 0)
-        for flags in (_BELOW,) if on else (0, _BELOW):
-            with nullcontext() if on else suppress(PermissionError):
-                self.call(_MOUNT_SETATTR, _FROM_HERE, os.fsencode(path), flags, change, ctypes.c_size_t(len(change)))
-
-    def _checked(self, result: int, what: str) -> int:
-        if result < 0:
-            number = ctypes.get_errno()
-            raise OSError(number, f"{what}: {os.strerror(number)}")
-        return result
 
 
 def run(policy: dict[str, Any], filter_: bytes, command: list[str]) -> int:
@@ -115,13 +68,17 @@ def _become(kernel: Kernel, policy: dict[str, Any], filter_: bytes, command: lis
         for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, _ORPHANED):
             signal.signal(number, signal.SIG_DFL)
         kernel.prctl(_PDEATHSIG, signal.SIGKILL)
+        forget_locale()
         os.chdir(policy["cwd"])
         own = _mount(kernel, policy, own_tmp) if policy["may_mount"] else None
         with suppress(OSError):  # who isn't root has none to give up
             for capability in range(64):
                 kernel.prctl(_CAPBSET_DROP, capability)
         kernel.prctl(_NO_NEW_PRIVS, 1)
-        _restrict(kernel, policy, _special(policy, [own_tmp, *(own or [])], own is not None))
+        special = _special(policy, [own_tmp, *(own or [])], own is not None)
+        devices = [(f"/dev/{name}", ON_DEVICES) for name in _DEVICES]
+        network, only = policy["network"], policy["reads_only"]
+        restrict(kernel, policy["abi"], special, devices, network=network, only=only)
         _filter_calls(kernel, filter_)
         for name in ("TMPDIR", "TMP", "TEMP"):
             os.putenv(name, own_tmp)
@@ -188,13 +145,13 @@ def _mount(kernel: Kernel, policy: dict[str, Any], own_tmp: str) -> list[str] | 
     protected = policy["protected"]
     for path in sorted({*policy["pinned"], *policy["writable"], own_tmp, *protected}, key=lambda path: path.count("/")):
         try:
-            fd = _exactly(path)
+            fd = exactly(path)
         except FileNotFoundError:  # granted, and not there: so it can't come
             continue
         kernel.mount(f"/proc/self/fd/{fd}", f"/proc/self/fd/{fd}", _BIND_ALL)
         os.close(fd)
         # Opened anew: this is the mount now. Where someone swapped the path meanwhile it is none, and this fails.
-        fd = _exactly(path)
+        fd = exactly(path)
         kernel.set_read_only(f"/proc/self/fd/{fd}", path in protected)
         os.close(fd)
     os.chdir(os.getcwd())
@@ -227,80 +184,18 @@ def _own_user(kernel: Kernel, uid: int, gid: int) -> None:
             file.write(text)
 
 
-def _exactly(path: str) -> int:
-    """Open what has no link in its path."""
-    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if os.readlink(f"/proc/self/fd/{fd}") != path:
-        os.close(fd)
-        raise OSError(f"path_changed: {path} turned into a link")
-    return fd
-
-
 # -- Landlock -----------------------------------------------------------------------------------------------------
 
 
 def _special(policy: dict[str, Any], own: list[str], mounted: bool) -> dict[str, int]:
     """Return the rights of each path that has others than its surroundings; the stricter word of two is the last."""
     ways: tuple[tuple[list[str], int], ...] = (
-        ([*map(os.path.realpath, policy["programs"]), *policy["readable"]], _READS),
-        ([*policy["writable"], *own], _READS | _WRITES),
-        ([] if mounted else policy["protected"], _READS),
-        ([*policy["hidden"], *policy["hidden_files"]], 0),
+        ([*map(os.path.realpath, policy["programs"]), *policy["readable"]], READS),
+        ([*policy["writable"], *own], READS | WRITES),
+        ([] if mounted else policy["protected"], READS),
+        ([*policy["hidden"], *policy["hidden_files"], *policy["absent"]], 0),
     )
     return {"/dev": 0} | {path: rights for paths, rights in ways for path in paths}
-
-
-def _restrict(kernel: Kernel, policy: dict[str, Any], special: dict[str, int]) -> None:
-    abi = policy["abi"]
-    handled = _HANDLED.get(abi, _HANDLED_NOW)
-    # Of TCP binding and connecting are denied; of abstract sockets and signals those that leave the sandbox.
-    values = [handled, 0 if policy["network"] else 3, 3][: len(_ATTRIBUTES.get(abi, _ATTRIBUTES_NOW))]
-    attributes = struct.pack(_ATTRIBUTES.get(abi, _ATTRIBUTES_NOW), *values)
-    ruleset = kernel.call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
-    only = policy["reads_only"]
-    listed = [path for path, rights in special.items() if rights] if only else ["/"]
-    rules = [*rules_of("/", special.get("/", 0) if only else _READS, special), *((path, _READ_DIR) for path in listed)]
-    rules += [(f"/dev/{name}", _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV) for name in _DEVICES]
-    for path, rights in rules:
-        _add_rule(kernel, ruleset, path, rights & handled)
-    kernel.call(_RESTRICT_SELF, ruleset, 0)
-    os.close(ruleset)
-
-
-def rules_of(path: str, rights: int, special: dict[str, int]) -> Iterator[tuple[str, int]]:
-    """Yield the rules that give a folder its rights but not to what lies below it and has fewer.
-
-    A folder's rules hold for everything below it, so where something has fewer, each of its neighbours is named.
-    """
-    prefix = path.rstrip("/") + "/"
-    below = {one: its for one, its in special.items() if one.startswith(prefix) and one != path}
-    shared = rights
-    for its in below.values():
-        shared &= its
-    if shared:
-        yield path, shared
-    if shared == rights:
-        for one, its in below.items():
-            if its != rights:
-                yield from rules_of(one, its, {each: more for each, more in below.items() if each != one})
-        return
-    with suppress(OSError), os.scandir(path) as found:
-        for name in [entry.path for entry in found if not entry.is_symlink()]:
-            yield from rules_of(name, special.get(name, rights), below)
-
-
-def _add_rule(kernel: Kernel, ruleset: int, path: str, rights: int) -> None:
-    try:
-        fd = _exactly(path)  # a path that turned into a link meanwhile allows nothing
-    except OSError:
-        return
-    try:
-        mode = os.fstat(fd).st_mode
-        rights = rights if stat.S_ISDIR(mode) else rights & _ON_FILES
-        if rights and not stat.S_ISLNK(mode):
-            kernel.call(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, fd), 0)
-    finally:
-        os.close(fd)
 
 
 # -- system calls -------------------------------------------------------------------------------------------------

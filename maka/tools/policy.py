@@ -39,7 +39,8 @@ class Ground(Struct, frozen=True, kw_only=True):
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """What a survey found in and around a workspace; every path exists. `hidden` are folders, `hidden_files` files.
+    """What a survey found in and around a workspace. `hidden` are folders, `hidden_files` files; all that exists but
+    `absent`, secrets that may come where a session can't write.
 
     `git` are repositories' folders outside of the workspace that a commit in it has to write; `protected` lies within
     what is writable, `pinned` are the folders in it that hold something protected and must stay where they are, and
@@ -51,6 +52,7 @@ class Found(Struct, frozen=True, kw_only=True):
     git: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     hidden_files: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
@@ -160,6 +162,7 @@ def sandbox_policy(boundary: Boundary, cwd: str, found: Found, ground: Ground) -
         pinned=_once([path for path in found.pinned if path not in writable]),
         hidden=_once([path for path in found.hidden if path not in kept]),
         hidden_files=_once([path for path in found.hidden_files if path not in kept]),
+        absent=found.absent,
         mounts=found.mounts,
         network=boundary.network,
     )

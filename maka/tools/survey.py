@@ -69,7 +69,9 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
     """Say what was seen, its `protected_paths`, and what else is there. Reads names. Raises PermissionError."""
     granted, writable = entries(seen.boundary), seen.writable
     pinned = _pinned(seen)
-    hidden = [one for path in (*ground.own, *ground.secrets) if (one := seen_of(path)) is not None]
+    secrets = {path: seen_of(path) for path in (*ground.own, *ground.secrets)}
+    hidden = [seen_at for seen_at in secrets.values() if seen_at is not None]
+    absent = [path for path, seen_at in secrets.items() if seen_at is None]
     unseen = [one for one in SPARE if not any(is_under(program, one) for program in ground.programs)]
     hidden += [path for path in _sockets() if not any(is_under(path, one) for one in (*hidden, *writable, *unseen))]
     # What holds something hidden must stay where it is, or the next command finds that under another name.
@@ -81,6 +83,7 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
         mounts=tuple(path for path in _mounts() if any(is_under(path, root) and path != root for root in writable)),
         hidden=tuple(path for path in hidden if os.path.isdir(path)),
         hidden_files=tuple(path for path in hidden if not os.path.isdir(path)),
+        absent=tuple(path for path in absent if not any(is_under(path, root) for root in writable)),
         missing=tuple(entry.path for entry in granted if not _is_as_granted(entry)),
     )
 

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
+from maka.edges import landlock_rules
 from maka.edges import landlock_shim as shim
 from maka.edges.bubblewrap import PLACES, Bubblewrap, find_bubblewrap
 from maka.edges.call_filter import ARCHITECTURES, Instruction, instructions
@@ -223,7 +224,7 @@ def tree(tmp_path: Path) -> Path:
 
 def test_rules_leave_out_what_has_fewer_rights(tree: Path) -> None:
     special = {f"{tree}/h/.ssh": 0, f"{tree}/h/.ssh/id": 1, f"{tree}/ws": 3, f"{tree}/ws/.git/config": 1}
-    rules = dict(shim.rules_of(str(tree), 1, special))
+    rules = dict(landlock_rules.rules_of(str(tree), 1, special))
     assert rules == {
         f"{tree}/h/notes": 1,
         f"{tree}/h/.ssh/id": 1,

@@ -8,13 +8,12 @@ import json
 import os
 import shutil
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
 from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.io_loop import IoLoop
-from maka.edges.landlock import Landlock, abi
+from maka.edges.landlock import Landlock, abi, find_wall, program
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground
 from tests.tools.conftest import make_tools
@@ -35,27 +34,26 @@ class Open:
 
 
 def sandbox_of(name: str) -> Sandbox | str:
-    """Return a sandbox that works for whoever this process is, or why there is none."""
+    """Become nobody; return a sandbox that works then, or why there is none. What it needs is read before."""
+    # Not the interpreter of this program: another user may have no way to it.
+    python = shutil.which("python3", path=CHILD_ENV["PATH"])
+    wall, shim = None if python is None else find_wall(python, "/usr"), program("landlock_shim")
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
     if name == "open":
         return Open()
     if name == "bubblewrap":
-        return find_bubblewrap()
-    python = shutil.which("python3", path=CHILD_ENV["PATH"])
+        return find_bubblewrap(wall=lambda: wall)
     if python is None or abi() == 0:
         return "Landlock, or a python3 that everyone may run, is missing"
-    # Not the interpreter of this program: another user may have no way to it.
-    shim = (files("maka.edges") / "landlock_shim.py").read_text("utf-8")
     return Landlock(abi(), python, shim, os.uname().machine, mounts=name == "landlock")
 
 
 def main(name: str, workspace: str, secret: str, *commands: str) -> None:
     """Run commands one after another, each in a call of its own."""
-    landlock = None if name == "bubblewrap" else sandbox_of(name)
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-    sandbox = sandbox_of(name) if landlock is None else landlock
+    sandbox = sandbox_of(name)
     if isinstance(sandbox, str):
         print(json.dumps(sandbox))
         return

@@ -1,0 +1,156 @@
+"""Giving up rights by Landlock: the kernel's calls, and the rules that say what is left.
+
+It stands alone (standard library only): it is a part of programs that are handed to an interpreter as text. Laws:
+- It stands in front of each command, so it imports nothing that takes long.
+"""
+
+import ctypes
+import os
+import stat
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_MOUNT_SETATTR, _BELOW, _FROM_HERE = 442, 0x8000, -100
+
+_EXECUTE, _WRITE_FILE, READ_FILE, _READ_DIR, _TRUNCATE, IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
+_ON_FILES = _EXECUTE | _WRITE_FILE | READ_FILE | _TRUNCATE | IOCTL_DEV
+READS = _EXECUTE | READ_FILE
+WRITES = 0x7FF2 & ~(1 << 6 | 1 << 11 | _READ_DIR | READS)
+"""Everything but the making of devices."""
+
+ON_DEVICES = READ_FILE | _WRITE_FILE | _TRUNCATE | IOCTL_DEV
+_HANDLED = {2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF}
+_HANDLED_NOW = 0xFFFF
+_ATTRIBUTES = {2: "Q", 3: "Q", 4: "QQ", 5: "QQ"}
+_ATTRIBUTES_NOW = "QQQ"
+
+Rule = tuple[str, int]
+"""A path, and the rights to it and to all below it."""
+
+
+class Kernel:
+    """The calls that Python has no words for. Each raises OSError."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(self, number: int, *args: object) -> int:
+        return self._checked(int(self._libc.syscall(ctypes.c_long(number), *args)), f"system call {number}")
+
+    def prctl(self, option: int, *args: int) -> None:
+        values = [ctypes.c_ulong(value) for value in (*args, 0, 0, 0, 0)[:4]]
+        self._checked(int(self._libc.prctl(option, *values)), f"prctl {option}")
+
+    def unshare(self, flags: int) -> None:
+        self._checked(int(self._libc.unshare(flags)), "unshare")
+
+    def mount(self, source: str | None, target: str, flags: int, kind: bytes | None = None, words: bytes = b"") -> None:
+        from_ = None if source is None else os.fsencode(source)
+        done = self._libc.mount(from_, os.fsencode(target), kind, ctypes.c_ulong(flags), words or None)
+        self._checked(int(done), "mount")
+
+    def set_read_only(self, path: str, on: bool) -> None:
+        """Change a mount with all below it; writable again becomes only what was so outside."""
+        change = struct.pack("QQQQ", on, not on, 0, 0)
+        for flags in (_BELOW,) if on else (0, _BELOW):
+            try:
+                self.call(_MOUNT_SETATTR, _FROM_HERE, os.fsencode(path), flags, change, ctypes.c_size_t(len(change)))
+            except PermissionError:
+                if on:
+                    raise
+
+    def default(self, *signals: int) -> None:
+        """Let signals do again what they do by themselves."""
+        for number in signals:
+            self._libc.signal(number, ctypes.c_void_p(0))
+
+    def _checked(self, result: int, what: str) -> int:
+        if result < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"{what}: {os.strerror(number)}")
+        return result
+
+
+def forget_locale() -> None:
+    """Take back what this interpreter added to the environment at its start: a command gets what it was given."""
+    with open("/proc/self/environ", "rb") as file:
+        given = file.read().split(b"\0")
+    if not any(one.startswith(b"LC_CTYPE=") for one in given):
+        os.unsetenv("LC_CTYPE")
+
+
+def exactly(path: str) -> int:
+    """Open what has no link in its path."""
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if os.readlink(f"/proc/self/fd/{fd}") != path:
+        os.close(fd)
+        raise OSError(f"path_changed: {path} turned into a link")
+    return fd
+
+
+def restrict(
+    kernel: Kernel, abi: int, special: dict[str, int], more: list[Rule], *, network: bool, only: bool = False
+) -> None:
+    """Give up what isn't allowed. `special` are the rights of each path that has others than its surroundings.
+
+    All else can be read, or, with `only`, nothing else can, nor be listed. `more` are rules that hold besides.
+    """
+    handled = _HANDLED.get(abi, _HANDLED_NOW)
+    # Of TCP binding and connecting are denied; of abstract sockets and signals those that leave the sandbox.
+    values = [handled, 0 if network else 3, 3][: len(_ATTRIBUTES.get(abi, _ATTRIBUTES_NOW))]
+    attributes = struct.pack(_ATTRIBUTES.get(abi, _ATTRIBUTES_NOW), *values)
+    ruleset = kernel.call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    listed = [path for path, rights in special.items() if rights] if only else ["/"]
+    rules = [*rules_of("/", special.get("/", 0 if only else READS), special), *((path, _READ_DIR) for path in listed)]
+    for path, rights in (*rules, *more):
+        _add_rule(kernel, ruleset, path, rights & handled)
+    kernel.call(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def rules_of(path: str, rights: int, special: dict[str, int]) -> "Iterator[Rule]":
+    """Yield the rules that give a folder its rights but not to what lies below it and has fewer.
+
+    A folder's rules hold for everything below it, so where something has fewer, each of its neighbours is named.
+    """
+    prefix = path.rstrip("/") + "/"
+    below = {one: its for one, its in special.items() if one.startswith(prefix) and one != path}
+    shared = rights
+    for its in below.values():
+        shared &= its
+    if shared:
+        yield path, shared
+    if shared == rights:
+        for one, its in below.items():
+            if its != rights:
+                yield from rules_of(one, its, {each: more for each, more in below.items() if each != one})
+        return
+    inner = {f"{prefix}{one[len(prefix) :].partition('/')[0]}" for one in below}
+    try:
+        with os.scandir(path) as found:
+            names = [entry.path for entry in found if not entry.is_symlink()]
+    except OSError:
+        return
+    for name in names:
+        if name in inner:
+            yield from rules_of(name, special.get(name, rights), below)
+        else:
+            yield name, rights
+
+
+def _add_rule(kernel: Kernel, ruleset: int, path: str, rights: int) -> None:
+    try:
+        fd = exactly(path)  # a path that turned into a link meanwhile allows nothing
+    except OSError:
+        return
+    try:
+        mode = os.fstat(fd).st_mode
+        rights = rights if stat.S_ISDIR(mode) else rights & _ON_FILES
+        if rights and not stat.S_ISLNK(mode):
+            kernel.call(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, fd), 0)
+    finally:
+        os.close(fd)
