@@ -32,18 +32,23 @@ from maka.contracts.tool_ports import (
 from maka.tools.output import CommandOutput
 from maka.tools.results import error
 
+_BY_SANDBOX = "the sandbox"
+
 Settle = Callable[[ProcessEnd, str], str | None]
 """Puts right what a command left, given its end and its text, and returns what to say about it."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What a shell is to be. `look` is called every SHELL_LOOK_S while it lives, where there is something to watch."""
+    """What a shell is to be. `look` is called every SHELL_LOOK_S while it lives, where there is something to watch.
+
+    It says whether the shell has to end.
+    """
 
     call_id: CallId
     session_id: SessionId
     command: str
     settle: Settle
-    look: Callable[[], None] | None = None
+    look: Callable[[], bool] | None = None
     masks: Masks = NO_MASKS
 
 
@@ -103,11 +108,14 @@ class BackgroundShell:
             return Glance(text=self._output.for_model()[0], end=self.end)
 
     def look(self) -> None:
-        """Put right what it does meanwhile."""
+        """Put right what it does meanwhile, and end it where that is the only way."""
+        must_end = False
         with self._looking:
             if self.must_be_looked_after and self.order.look is not None and self._is_handed_over:
                 with suppress(Exception):  # a bug of ours must not keep others from being looked after
-                    self.order.look()
+                    must_end = self.order.look()
+        if must_end:
+            self.stop(_BY_SANDBOX)
 
     @property
     def must_be_looked_after(self) -> bool:

@@ -185,10 +185,9 @@ def _settle(inside: Inside | None, masks: Masks, end: ProcessEnd, text: str) -> 
     """Put right what a background command left, and return what to say about its end."""
     failed = end.cause == "exited" and (end.signal is not None or bool(end.exit_code))
     words = [met_words(end.limit) if end.limit is not None else likely_words(text, end) if failed else ""]
-    if inside is not None and (found := inside.verdict(text, failed=failed)) is not None:
-        words.append(refusal_text(*found))
-    elif inside is not None:
-        words.append(inside.note())
+    if inside is not None:
+        found = inside.verdict(text, failed=failed)
+        words += [inside.note(), "" if found is None else refusal_text(*found)]
     return masks("; ".join(filter(None, words))) or None
 
 

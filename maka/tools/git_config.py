@@ -60,12 +60,23 @@ def settings_of(text: str) -> list[Setting]:
 def is_plain(text: str, *, but: frozenset[tuple[str, str]] = frozenset()) -> bool:
     """Say whether nothing that a file says makes git run, read or write anything else. `but` are known to be plain."""
     try:
-        return all(
-            (one.section, one.key) in but or ((one.section, one.key) in _PLAIN and "ext::" not in one.value)
-            for one in _settings(text)
-        )
+        return all((one.section, one.key) in but or _is_plain(one) for one in _settings(text))
     except SyntaxFault:
         return False
+
+
+def differs_plainly(old: str, new: str) -> bool:
+    """Say whether a newer version of a file makes git run, read or write what the older one did, and nothing else."""
+    try:
+        return [one for one in _settings(new) if not _is_plain(one)] == [
+            one for one in _settings(old) if not _is_plain(one)
+        ]
+    except SyntaxFault:
+        return False
+
+
+def _is_plain(one: Setting) -> bool:
+    return (one.section, one.key) in _PLAIN and "ext::" not in one.value
 
 
 def _settings(text: str) -> Iterator[Setting]:

@@ -14,9 +14,12 @@ import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
+from maka.tools.before import Before
 from maka.tools.closed import held, open_again, there
+from maka.tools.identity import Content
 from maka.tools.made import Made
 from maka.tools.new_repository import is_harmless
+from maka.tools.repositories import decisive_name
 
 ASIDE = ".maka-aside"
 _TRIES = 5
@@ -75,6 +78,14 @@ class Guards:
         self.made = made or Made()
         self._lock = threading.Lock()
         self._live: weakref.WeakSet[Guard] = weakref.WeakSet()
+        self._running: weakref.WeakSet[Before] = weakref.WeakSet()
+
+    def enter(self, before: Before) -> list[Before]:
+        """Return those of all commands that run now, and count one more."""
+        with self._lock:
+            running = [other for other in self._running if not other.is_over]
+            self._running.add(before)
+        return running
 
     def begin(self, guard: Guard, paths: Sequence[str]) -> dict[str, str | None]:
         """Return the state of each path from before all commands that run now."""
@@ -171,9 +182,21 @@ def put_repositories_right(
     return moved, all_there
 
 
-def decisive_name(path: str) -> str:
-    """Return what makes a repository of a folder: its `.git`, or, of one without a worktree, its HEAD."""
-    return path if os.path.basename(path) == ".git" else os.path.join(path, "HEAD")
+def put_back(path: str, was: Content | None) -> bool:
+    """Move aside what stands there; where it was a file, make that again. Say whether that could be done."""
+    name = os.path.basename(path)
+    try:
+        _move_aside(path)
+        if was is None or not was.is_file:
+            return True
+        with held(os.path.dirname(path)) as folder:
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            with os.fdopen(fd, "wb") as file:
+                file.write(was.data)
+                os.fchmod(fd, was.mode)
+    except OSError:
+        return False
+    return True
 
 
 def put_aside(planted: Sequence[str]) -> tuple[list[str], list[str]]:

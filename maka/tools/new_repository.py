@@ -1,4 +1,4 @@
-"""A repository that a command made: would git run anything for it?
+"""A repository that a command made, or settings that were replaced: would git run anything for it?
 
 Law: it is harmless if it holds no hook, no pointer to settings elsewhere, and a configuration of plain values alone.
 """
@@ -8,7 +8,8 @@ import stat
 from collections.abc import Collection
 
 from maka.tools.closed import is_closed
-from maka.tools.git_config import is_plain, settings_of
+from maka.tools.git_config import differs_plainly, is_plain, settings_of
+from maka.tools.identity import Content
 from maka.tools.policy import is_under
 
 _CONFIG_BYTES_MAX = 64 << 10
@@ -25,6 +26,14 @@ def is_harmless(repository: str, known: Collection[str] = (), roots: Collection[
         return not is_closed(repository) and _holds_nothing_that_runs(repository, known, roots)
     except PermissionError:  # nobody can say as long as it is closed to us
         return False
+
+
+def runs_the_same(was: Content | None, now: Content | None) -> bool:
+    """Say whether a newer version of a repository's settings makes git run what the older one did."""
+    if was is None or now is None or not was.is_file or not now.is_file:
+        return False
+    old, new = (one.data.decode("utf-8", "surrogateescape") for one in (was, now))
+    return differs_plainly(old, new)
 
 
 def _holds_nothing_that_runs(repository: str, known: Collection[str], roots: Collection[str]) -> bool:

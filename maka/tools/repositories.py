@@ -27,6 +27,11 @@ def is_bare(names: Collection[str]) -> bool:
     return "HEAD" in names and ("commondir" in names or {"objects", "refs"} <= set(names))
 
 
+def decisive_name(path: str) -> str:
+    """Return what makes a repository of a folder: its `.git`, or, of one without a worktree, its HEAD."""
+    return path if os.path.basename(path) == ".git" else os.path.join(path, "HEAD")
+
+
 def repository_of(path: str) -> str | None:
     """Return the real folder of the repository that a `.git`, or a bare repository, stands for; None where it is none.
 

@@ -9,14 +9,12 @@ Laws:
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-
-from msgspec import Struct
+from collections.abc import Iterator, Sequence
 
 from maka.contracts.boundary import FileEntry
 from maka.tools.closed import seen_of, there
 from maka.tools.policy import PROTECTED_NAMES, Found, Ground, entries, is_under
-from maka.tools.walk import Identity, Walk, identity_of
+from maka.tools.walk import Walk
 
 SECRETS_AT_HOME = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".oci", ".password-store", ".vault-token", ".terraform.d"),
@@ -113,43 +111,6 @@ def protected_paths(seen: Walk, ground: Ground) -> list[str]:
 def _pinned(seen: Walk) -> list[str]:
     """Return the repositories' folders, which hold something protected and must stay where they are."""
     return [its for root, _, its in seen.places if its is not None and its != root and is_under(its, root)]
-
-
-class Standing(Struct, frozen=True):
-    """What stands under a protected name, and in which folder."""
-
-    its: Identity
-    above: Identity | None
-
-
-def standing(seen: Walk, protected: Sequence[str]) -> dict[str, Standing]:
-    """Return what is protected now, by its names and by its real paths."""
-    names = (path for _, path, _ in seen.places if os.path.basename(path) in PROTECTED_NAMES)
-    found: dict[str, Standing] = {}
-    for path in (*names, *protected):
-        if (its := identity_of(path)) is not None:
-            found[path] = Standing(its, identity_of(os.path.dirname(path)))
-    return found
-
-
-def come(before: Walk, was: Mapping[str, Standing], now: Mapping[str, Standing]) -> list[str]:
-    """Return what has come to be protected meanwhile.
-
-    What moved with its folder hasn't, nor has what stands in its old folder: there a sandbox holds the name, and only a
-    person can have put another file under it. Links are watched by their names.
-    """
-    known = {one.its for one in was.values() if not one.its.is_link}
-    return [
-        path
-        for path, one in now.items()
-        if one.its not in known and before.saw(path) and (path not in was or was[path].above != one.above)
-    ]
-
-
-def replaced(was: Mapping[str, Standing], now: Mapping[str, Standing]) -> list[str]:
-    """Return what stands in its old folder anew: the kernel gives up a mount over a file that is replaced."""
-    both = ((path, was[path], one) for path, one in now.items() if path in was)
-    return [path for path, old, new in both if old.its != new.its and old.above == new.above]
 
 
 def _between(path: str, roots: Sequence[str]) -> Iterator[str]:

@@ -7,15 +7,13 @@ Laws:
 """
 
 import os
-import stat
 from collections.abc import Iterator
 from functools import cached_property
-
-from msgspec import Struct
 
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.closed import is_closed
+from maka.tools.identity import identity_of
 from maka.tools.policy import PROTECTED_NAMES, entries, is_under
 from maka.tools.repositories import (
     common_of,
@@ -29,14 +27,6 @@ from maka.tools.repositories import (
 )
 
 _PASSED_OVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
-
-
-class Identity(Struct, frozen=True):
-    """Which thing of a file system stands under a name."""
-
-    device: int
-    inode: int
-    is_link: bool
 
 
 class Walk:
@@ -102,6 +92,14 @@ class Walk:
         seen = {*self.git, *self.folders, *new.values()} - {None}
         modules = set(now.modules) - set(self.modules)
         return {**new, **{path: path for path in modules if any(path.startswith(f"{its}/") for its in seen)}}
+
+    def forget(self, path: str, its: str | None) -> None:
+        """Take a repository for one that isn't from before, given as `repositories` does."""
+        if its is None:
+            self._broken.pop(path, None)
+        else:
+            self.folders.pop(its, None)
+        self.modules = [module for module in self.modules if module != path]
 
     def saw(self, path: str) -> bool:
         """Say whether a path that wasn't there would have been missed: where nobody looked nothing is."""
@@ -177,12 +175,3 @@ def _repository_at(path: str) -> str | None:
         return None if os.path.basename(path) in PROTECTED_NAMES else repository_of(path)
     except OSError:  # it changes at this moment
         return None
-
-
-def identity_of(path: str) -> Identity | None:
-    """Return which thing stands under a name now, None where nothing does."""
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return None
-    return Identity(info.st_dev, info.st_ino, stat.S_ISLNK(info.st_mode))

@@ -18,6 +18,7 @@ from maka.edges.sandbox import find_sandbox
 from maka.tools.files import FileTurns
 from maka.tools.policy import Ground
 from maka.tools.registry import Catalog, builtin_tools
+from maka.tools.shells import Shells
 from maka.tools.survey import ground_of
 from tests.tools.harness import CHILD_ENV, Bench, git
 
@@ -33,6 +34,7 @@ def make_tools(
     ground: Ground | None = None,
     masks: Masks = NO_MASKS,
     turns: FileTurns | None = None,
+    shells: Shells | None = None,
 ) -> Catalog:
     """Make the built-in tools as a host does; without a sandbox of its own, the first that works here."""
     return builtin_tools(
@@ -43,6 +45,7 @@ def make_tools(
         ground=ground or ground_of(str(Path.home()), (), child_env.get("PATH", "")),
         masks=masks,
         turns=turns,
+        shells=shells,
     )
 
 

@@ -1,0 +1,111 @@
+"""Which thing of a file system stands under a name, and what it holds.
+
+Law: what is made anew is another thing, also where the file system gives it the number of one that is gone.
+"""
+
+import ctypes
+import os
+import stat
+from hashlib import sha256
+
+from msgspec import Struct
+
+CONTENT_BYTES_MAX = 256 << 10
+_ENTRIES_MAX = 256
+_HANDLE_BYTES_MAX = 128
+_HERE = -100
+_SAMPLE = ".sample"
+
+
+class Identity(Struct, frozen=True):
+    """A thing of a file system. `handle` tells it from an earlier one of the same number, where the system can."""
+
+    device: int
+    inode: int
+    is_link: bool
+    handle: bytes = b""
+
+
+def identity_of(path: str) -> Identity | None:
+    """Return which thing stands under a name now, None where nothing does."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    return Identity(info.st_dev, info.st_ino, stat.S_ISLNK(info.st_mode), _handle_of(path))
+
+
+class Content(Struct, frozen=True):
+    """What a file holds, with its mode; of a folder, or a link, what tells it from another one."""
+
+    kind: int
+    data: bytes
+    mode: int
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.kind)
+
+
+def content_of(path: str) -> Content | None:
+    """Return what stands under a name, None where it is too much, can't be read, or changes at this moment.
+
+    Of a folder that is all below it but git's samples of hooks, which never run.
+    """
+    try:
+        info = os.lstat(path)
+        kind = stat.S_IFMT(info.st_mode)
+        if stat.S_ISLNK(kind):
+            return Content(kind, os.fsencode(os.readlink(path)), 0)
+        data = _digest(path) if stat.S_ISDIR(kind) else _bytes(path)
+    except OSError:
+        return None
+    return None if data is None else Content(kind, data, stat.S_IMODE(info.st_mode))
+
+
+def _bytes(path: str) -> bytes | None:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        data = file.read(CONTENT_BYTES_MAX + 1)
+    return data if len(data) <= CONTENT_BYTES_MAX else None
+
+
+def _digest(folder: str) -> bytes | None:
+    found: list[tuple[bytes, int, bytes]] = []
+    left = CONTENT_BYTES_MAX
+    waiting = [folder]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            paths = [entry.path for entry in entries if not entry.name.endswith(_SAMPLE)]
+        for path in paths:
+            info = os.lstat(path)
+            data: bytes | None = b""
+            if stat.S_ISDIR(info.st_mode):
+                waiting.append(path)
+            elif stat.S_ISLNK(info.st_mode):
+                data = os.fsencode(os.readlink(path))
+            else:
+                data = _bytes(path)
+            if data is None or len(found) == _ENTRIES_MAX or (left := left - len(data)) < 0:
+                return None
+            found.append((os.fsencode(path[len(folder) :]), info.st_mode, data))
+    digest = sha256()
+    for one in sorted(found):
+        digest.update(repr(one).encode())
+    return digest.digest()
+
+
+def _handle_of(path: str) -> bytes:
+    """Return by which the file system would know a thing again: its number, and how often that was given."""
+    if _HANDLES is None:
+        return b""
+    buffer = ctypes.create_string_buffer(8 + _HANDLE_BYTES_MAX)
+    size = ctypes.c_uint.from_buffer(buffer)
+    size.value = _HANDLE_BYTES_MAX
+    failed = _HANDLES(_HERE, os.fsencode(path), buffer, ctypes.byref(ctypes.c_int()), 0)
+    return b"" if failed else buffer.raw[8 : 8 + size.value]
+
+
+_HANDLES = getattr(ctypes.CDLL(None), "name_to_handle_at", None)
