@@ -28,6 +28,8 @@ _HANDLED_NOW = 0xFFFF
 _ATTRIBUTES = {2: "Q", 3: "Q", 4: "QQ", 5: "QQ"}
 _ATTRIBUTES_NOW = "QQQ"
 
+_LOCALE = b"LC_CTYPE"
+
 Rule = tuple[str, int]
 """A path, and the rights to it and to all below it."""
 
@@ -78,9 +80,11 @@ class Kernel:
 def forget_locale() -> None:
     """Take back what this interpreter added to the environment at its start: a command gets what it was given."""
     with open("/proc/self/environ", "rb") as file:
-        given = file.read().split(b"\0")
-    if not any(one.startswith(b"LC_CTYPE=") for one in given):
-        os.unsetenv("LC_CTYPE")
+        given = [one[len(_LOCALE) + 1 :] for one in file.read().split(b"\0") if one.startswith(_LOCALE + b"=")]
+    if given:
+        os.putenv(_LOCALE, given[0])
+    else:
+        os.unsetenv(_LOCALE)
 
 
 def exactly(path: str) -> int:

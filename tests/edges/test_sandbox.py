@@ -5,17 +5,18 @@ import shutil
 import stat
 import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
-from maka.edges import landlock_rules
+from maka.edges import bubblewrap, landlock_rules
 from maka.edges import landlock_shim as shim
 from maka.edges.bubblewrap import PLACES, Bubblewrap, find_bubblewrap
 from maka.edges.call_filter import ARCHITECTURES, Instruction, instructions
 from maka.edges.inputs import opened
-from maka.edges.landlock import find_landlock
+from maka.edges.landlock import Wall, find_landlock, find_wall
 from maka.edges.sandbox import INSTALL, NoSandbox, find_sandbox, try_sandbox
 from maka.edges.sandbox_probe import run_probe
 
@@ -364,3 +365,59 @@ def test_the_kernel_counts_a_call_s_processes_in_its_namespace() -> None:
     tried = run_probe(Launch(argv=(*prefix, *launch.argv), inputs=launch.inputs))
     assert tried.code != 0
     assert "fork" in tried.text.lower(), tried
+
+
+# -- the second wall ----------------------------------------------------------------------------------------------
+
+
+def walled(change: dict[str, object]) -> Bubblewrap:
+    """Return a bubblewrap with a wall that was changed; skip the test where there is none."""
+    if (wall := find_wall()) is None:
+        pytest.skip("this kernel has no Landlock")
+    found = find_bubblewrap(wall=lambda: replace(wall, **change))
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+@pytest.mark.parametrize("abi", range(2, 8))
+def test_every_version_of_the_wall_holds(tmp_path: Path, abi: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel takes what older ones know."""
+    if (wall := find_wall()) is None or wall.abi < abi:
+        pytest.skip(f"this kernel has no Landlock ABI {abi}")
+    monkeypatch.setattr(bubblewrap, "_SPARE", ("/var/tmp", "/run"))
+    box = walled({"abi": abi})
+    assert box.name.endswith(f" with Landlock ABI {abi}")
+    for folder in ("ws", "home"):
+        (tmp_path / folder).mkdir()
+    secret = tmp_path / "home" / "secret"
+    policy = SandboxPolicy(cwd=str(tmp_path / "ws"), writable=(str(tmp_path / "ws"),), absent=(str(secret),))
+    secret.write_text("swordfish")
+    (tmp_path / "home" / "notes").write_text("notes")
+    done = run(box, f"cat {secret} ../home/notes; mkdir d; echo a > a; mv a d/; : > d/a; cat d/a", policy)
+    assert done.stdout == b"notes"
+    assert (tmp_path / "ws" / "d" / "a").exists()
+
+
+def test_a_wall_that_doesnt_stand_is_told(tmp_path: Path) -> None:
+    box = walled({"python": str(tmp_path / "nothing")})
+    assert box.name.endswith(", without Landlock")
+    assert run(box, "echo runs", SandboxPolicy(cwd="/")).stdout == b"runs\n"
+
+
+def test_a_wall_that_falls_later_runs_nothing() -> None:
+    box = walled({})
+    box._wall = replace(cast("Wall", box._wall), abi=99, text=b"import sys; sys.exit('no')")  # pyright: ignore[reportPrivateUsage]
+    done = run(box, "echo runs", SandboxPolicy(cwd="/"))
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"no\n")
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "landlock", "landlock-no-mounts"])
+@pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C"}])
+def test_a_command_gets_the_environment_that_it_was_given(tmp_path: Path, name: str, given: dict[str, str]) -> None:
+    launch = here(name).wrap(("/usr/bin/env",), SandboxPolicy(cwd=str(tmp_path), writable=(str(tmp_path),)))
+    with opened(launch.argv, launch.inputs) as (argv, fds):
+        done = subprocess.run(argv, env=given, stdin=subprocess.DEVNULL, capture_output=True, check=True, pass_fds=fds)
+    names = dict(line.split("=", 1) for line in done.stdout.decode().splitlines())
+    own = ("TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD")
+    assert {key: value for key, value in names.items() if key not in own} == given
