@@ -13,6 +13,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "append_actors": ("--runs", "1", "3", "128", "--rounds", "1", "--seconds", "0.05"),
     "recovery": ("--closed", "20", "--open", "3", "--rounds", "1"),
     "replay": (),
+    "sandbox": ("--rounds", "2"),
     "spawn": ("--rounds", "5"),
     "stop": ("--stops", "2", "--runs", "1", "3", "--live", "4"),
     "stream": ("--deltas", "40", "--streams", "3", "--seconds", "0.2"),
