@@ -4,10 +4,10 @@ Law: `wrap` is pure; the work is done by a shim, a small program that stands in 
 """
 
 import ctypes
-import json
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from maka.contracts.tool_ports import PROGRAM_PLACES, Launch, SandboxPolicy
 from maka.edges.call_filter import ARCHITECTURES, call_filter
 from maka.edges.inputs import input_word
 from maka.edges.landlock_rules import IOCTL_DEV, READS, WRITES
+from maka.edges.landlock_shim import FIELDS
 from maka.edges.sandbox_probe import run_probe
 
 ABI_MIN = 3
@@ -26,7 +27,7 @@ _WALL_ABI_MIN = 2
 """The one before lets nobody move a file to another folder. What a mount holds can't be emptied either."""
 
 _CREATE_RULESET, _ASK_VERSION = 444, 1
-_OF_ONE_ANOTHER = "from maka.edges.landlock_rules import "
+_OF_ONE_ANOTHER = re.compile(r"^from maka\.edges\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
 
 
 class Landlock:
@@ -49,11 +50,18 @@ class Landlock:
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Return how the shim is started; pure."""
-        own = {"abi": self._abi, "may_mount": self._mounts, "programs": PROGRAM_PLACES if policy.reads_only else ()}
-        words = json.dumps({**own, **asdict(policy)})
+        may = {"mount": self._mounts, "network": policy.network, "read": not policy.reads_only}
+        told: dict[str, Iterable[str]] = {
+            **asdict(policy),
+            "abi": [str(self._abi)],
+            "may": [word for word, allowed in may.items() if allowed],
+            "cwd": [policy.cwd],
+            "programs": PROGRAM_PLACES if policy.reads_only else (),
+        }
+        words = "\0\0".join("\0".join(told[name]) for name in FIELDS)
         shim = (self._python, "-I", "-S", "-c", self._shim, input_word(0), input_word(1))
         filter_ = call_filter(self._machine, network=policy.network)
-        return Launch(argv=(*shim, *argv), inputs=(words.encode(), filter_))
+        return Launch(argv=(*shim, *argv), inputs=(os.fsencode(words), filter_))
 
 
 class Wall(Struct, frozen=True, kw_only=True):
@@ -104,8 +112,7 @@ def find_wall(python: str = sys.executable, prefix: str = sys.base_prefix) -> Wa
 def program(name: str) -> str:
     """Return a program with `landlock_rules` as one text: they stand alone but for one another."""
     texts = [(files("maka.edges") / f"{one}.py").read_text("utf-8") for one in ("landlock_rules", name)]
-    lines = [line for text in texts for line in text.splitlines() if not line.startswith(_OF_ONE_ANOTHER)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(_OF_ONE_ANOTHER.sub("", text) for text in texts)
 
 
 def abi() -> int:

@@ -22,6 +22,9 @@ READS = _EXECUTE | READ_FILE
 WRITES = 0x7FF2 & ~(1 << 6 | 1 << 11 | _READ_DIR | READS)
 """Everything but the making of devices."""
 
+KILL, PIPE, TERM, TOO_LARGE = 9, 13, 15, 25
+"""Signals. Python ignores the second and the last; a command expects what they do."""
+
 ON_DEVICES = READ_FILE | _WRITE_FILE | _TRUNCATE | IOCTL_DEV
 _HANDLED = {2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF}
 _HANDLED_NOW = 0xFFFF
@@ -69,6 +72,10 @@ class Kernel:
         """Let signals do again what they do by themselves."""
         for number in signals:
             self._libc.signal(number, ctypes.c_void_p(0))
+
+    def ignore(self, number: int) -> None:
+        """Let a signal do nothing."""
+        self._libc.signal(number, ctypes.c_void_p(1))
 
     def _checked(self, result: int, what: str) -> int:
         if result < 0:

@@ -11,18 +11,42 @@ no file of a workspace can stand in for it. Laws:
 """
 
 import ctypes
-import json
 import os
-import signal
 import struct
 import sys
 import time
-from contextlib import suppress
-from typing import Any, NoReturn
 
-from maka.edges.landlock_rules import ON_DEVICES, READS, WRITES, Kernel, exactly, forget_locale, restrict
+from maka.edges.landlock_rules import (
+    KILL,
+    ON_DEVICES,
+    PIPE,
+    READS,
+    TERM,
+    TOO_LARGE,
+    WRITES,
+    Kernel,
+    exactly,
+    forget_locale,
+    restrict,
+)
 
-FAILED, _ORPHANED = 126, signal.SIGUSR2
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+Policy = dict[str, list[str]]
+"""What is listed under each of FIELDS."""
+
+FIELDS = (
+    *("abi", "may", "cwd", "programs", "readable", "writable"),
+    *("protected", "pinned", "hidden", "hidden_files", "absent"),
+)
+"""The order in which a policy lists things: an end of a list is two NULs, of an item one.
+
+`may` holds what is allowed: `mount` (to try to), `network`, `read` (what isn't named).
+"""
+
+FAILED, _ORPHANED = 126, 12
 _PDEATHSIG, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
 _NEW_MOUNTS, _NEW_USER, _BIND_ALL, _PRIVATE_ALL = 0x20000, 0x10000000, 0x1000 | 0x4000, 0x4000 | 0x40000
 _NO_SUID, _NO_DEV, _SHARED = 2, 4, "/dev/shm"
@@ -32,24 +56,25 @@ _DEVICES = ("null", "zero", "full", "random", "urandom")
 """No terminal: those of all other programs of the same person are there, too."""
 
 
-def run(policy: dict[str, Any], filter_: bytes, command: list[str]) -> int:
+def policy_of(text: str) -> Policy:
+    """Read a policy."""
+    return {name: words.split("\0") if words else [] for name, words in zip(FIELDS, text.split("\0\0"), strict=True)}
+
+
+def run(policy: Policy, filter_: bytes, command: list[str]) -> int:
     """Run a command confined, end what it leaves behind, and return its exit code (128 + n after a signal)."""
     kernel, owner = Kernel(), os.getppid()
-    # No KILL: who else would end what the command left, once its owner is gone?
-    signal.signal(_ORPHANED, _leave)
-    kernel.prctl(_PDEATHSIG, _ORPHANED)
-    if os.getppid() != owner:
-        return FAILED
     kernel.prctl(_SUBREAPER, 1)
     _sweep()
     own_tmp = f"{_TMP}{os.getpid()}-{os.urandom(8).hex()}"
     os.mkdir(own_tmp, 0o700)
     # A stop is for the command: this process ends when that has.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    kernel.ignore(TERM)
     child = os.fork()
     if child == 0:
         _become(kernel, policy, filter_, command, own_tmp)
     try:
+        _leave_with(owner, kernel)
         _, status = os.waitpid(child, 0)
     finally:
         _end_the_rest()
@@ -58,27 +83,33 @@ def run(policy: dict[str, Any], filter_: bytes, command: list[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _leave(number: int, frame: object) -> NoReturn:
-    sys.exit(FAILED)
+def _leave_with(owner: int, kernel: Kernel) -> None:
+    """End when the owner does. No KILL: who else would end what the command left?"""
+    import signal  # it takes long: the command has begun meanwhile
+
+    def leave(number: int, frame: object) -> None:
+        del number, frame
+        sys.exit(FAILED)
+
+    signal.signal(_ORPHANED, leave)
+    kernel.prctl(_PDEATHSIG, _ORPHANED)
+    if os.getppid() != owner:
+        sys.exit(FAILED)
 
 
-def _become(kernel: Kernel, policy: dict[str, Any], filter_: bytes, command: list[str], own_tmp: str) -> NoReturn:
+def _become(kernel: Kernel, policy: Policy, filter_: bytes, command: list[str], own_tmp: str) -> "NoReturn":
     try:
-        # Python ignores the last two; a command expects a broken pipe to end its writers in silence.
-        for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, _ORPHANED):
-            signal.signal(number, signal.SIG_DFL)
-        kernel.prctl(_PDEATHSIG, signal.SIGKILL)
+        kernel.default(TERM, PIPE, TOO_LARGE)
+        kernel.prctl(_PDEATHSIG, KILL)
         forget_locale()
-        os.chdir(policy["cwd"])
-        own = _mount(kernel, policy, own_tmp) if policy["may_mount"] else None
-        with suppress(OSError):  # who isn't root has none to give up
-            for capability in range(64):
-                kernel.prctl(_CAPBSET_DROP, capability)
+        os.chdir(*policy["cwd"])
+        own = _mount(kernel, policy, own_tmp) if "mount" in policy["may"] else None
+        _drop_capabilities(kernel)
         kernel.prctl(_NO_NEW_PRIVS, 1)
         special = _special(policy, [own_tmp, *(own or [])], own is not None)
         devices = [(f"/dev/{name}", ON_DEVICES) for name in _DEVICES]
-        network, only = policy["network"], policy["reads_only"]
-        restrict(kernel, policy["abi"], special, devices, network=network, only=only)
+        network, only = "network" in policy["may"], "read" not in policy["may"]
+        restrict(kernel, int(*policy["abi"]), special, devices, network=network, only=only)
         _filter_calls(kernel, filter_)
         for name in ("TMPDIR", "TMP", "TEMP"):
             os.putenv(name, own_tmp)
@@ -88,38 +119,54 @@ def _become(kernel: Kernel, policy: dict[str, Any], filter_: bytes, command: lis
     os._exit(FAILED)
 
 
+def _drop_capabilities(kernel: Kernel) -> None:
+    try:
+        for capability in range(64):
+            kernel.prctl(_CAPBSET_DROP, capability)
+    except OSError:  # who isn't root has none to give up, and of others there are fewer
+        return
+
+
 def _end_the_rest() -> None:
     """Kill whoever was left to this process, until nobody is."""
     while True:
         for name in os.listdir("/proc"):
             if name.isdigit() and _parent(name) == os.getpid():
-                with suppress(OSError):
-                    os.kill(int(name), signal.SIGKILL)
+                _kill(int(name))
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
 
 
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, KILL)
+    except OSError:  # it has ended
+        return
+
+
 def _sweep() -> None:
     """Remove what those left that were killed before they could."""
     for entry in os.scandir("/tmp"):
-        with suppress(OSError):
-            name = entry.path.removeprefix(_TMP)
-            if name != entry.path and (pid := name.partition("-")[0]).isdigit() and not os.path.exists(f"/proc/{pid}"):
+        name = entry.path.removeprefix(_TMP)
+        if name != entry.path and (pid := name.partition("-")[0]).isdigit() and not os.path.exists(f"/proc/{pid}"):
+            try:
                 info = entry.stat(follow_symlinks=False)
-                # Another container may share the folder, and know other processes.
-                if info.st_uid == os.geteuid() and info.st_mtime < time.time() - _LEFT_S:
-                    _remove(entry.path)
+            except OSError:  # another one removes it
+                continue
+            # Another container may share the folder, and know other processes.
+            if info.st_uid == os.geteuid() and info.st_mtime < time.time() - _LEFT_S:
+                _remove(entry.path)
 
 
 def _remove(folder: str) -> None:
-    with suppress(OSError):
+    try:
         os.rmdir(folder)
-        return
-    import shutil  # most commands leave nothing there, and the import costs more than all else here
+    except OSError:
+        import shutil  # most commands leave nothing there, and the import costs more than all else here
 
-    shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _parent(pid: str) -> int:
@@ -133,7 +180,7 @@ def _parent(pid: str) -> int:
 # -- mounts -------------------------------------------------------------------------------------------------------
 
 
-def _mount(kernel: Kernel, policy: dict[str, Any], own_tmp: str) -> list[str] | None:
+def _mount(kernel: Kernel, policy: Policy, own_tmp: str) -> list[str] | None:
     """Let everything be read-only but what is writable. Returns None where the kernel allows no mounts.
 
     Else what was made new: programs share memory, and Python its locks, in /dev/shm, and others' may not be seen.
@@ -155,10 +202,11 @@ def _mount(kernel: Kernel, policy: dict[str, Any], own_tmp: str) -> list[str] | 
         kernel.set_read_only(f"/proc/self/fd/{fd}", path in protected)
         os.close(fd)
     os.chdir(os.getcwd())
-    with suppress(OSError):
+    try:
         kernel.mount("tmpfs", _SHARED, _NO_SUID | _NO_DEV, b"tmpfs", b"mode=1777,size=2g")
-        return [_SHARED]
-    return []
+    except OSError:
+        return []
+    return [_SHARED]
 
 
 def _own_mounts(kernel: Kernel) -> bool:
@@ -187,7 +235,7 @@ def _own_user(kernel: Kernel, uid: int, gid: int) -> None:
 # -- Landlock -----------------------------------------------------------------------------------------------------
 
 
-def _special(policy: dict[str, Any], own: list[str], mounted: bool) -> dict[str, int]:
+def _special(policy: Policy, own: list[str], mounted: bool) -> dict[str, int]:
     """Return the rights of each path that has others than its surroundings; the stricter word of two is the last."""
     ways: tuple[tuple[list[str], int], ...] = (
         ([*map(os.path.realpath, policy["programs"]), *policy["readable"]], READS),
@@ -210,9 +258,9 @@ def _filter_calls(kernel: Kernel, filter_: bytes) -> None:
 
 if __name__ == "__main__":
     try:
-        with open(int(sys.argv[1]), "rb") as policy, open(int(sys.argv[2]), "rb") as filter_:
-            given = json.load(policy), filter_.read()
-        sys.exit(run(*given, sys.argv[3:]))
+        with open(int(sys.argv[1]), "rb") as policy_given, open(int(sys.argv[2]), "rb") as filter_given:
+            told = policy_of(os.fsdecode(policy_given.read())), filter_given.read()
+        sys.exit(run(*told, sys.argv[3:]))
     except OSError as problem:
         sys.stderr.write(f"the sandbox could not be set up: {problem}\n")
         sys.exit(FAILED)

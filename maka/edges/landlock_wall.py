@@ -8,19 +8,16 @@ NUL behind it.
 import os
 import sys
 
-from maka.edges.landlock_rules import ON_DEVICES, Kernel, forget_locale, restrict
+from maka.edges.landlock_rules import ON_DEVICES, PIPE, TOO_LARGE, Kernel, forget_locale, restrict
 
 _FAILED = 126
-_PIPE, _TOO_LARGE = 13, 25
-"""Signals that the interpreter ignores, and a command expects."""
-
 _COVER = "/dev/null"
 """It lies over hidden files, and reads as empty there, too."""
 
 
 def _become(asked: str, command: list[str]) -> None:
     kernel = Kernel()
-    kernel.default(_PIPE, _TOO_LARGE)
+    kernel.default(PIPE, TOO_LARGE)
     forget_locale()
     abi, *rules = asked.split("\0")
     rights = {path: int(its) for its, path in (rule.split(" ", 1) for rule in rules)}
