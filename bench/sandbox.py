@@ -62,7 +62,8 @@ def main() -> None:
         workspace = os.path.realpath(folder)
         policy, _ = looks_ms(workspace)
         show("the looks at an empty folder", [looks_ms(workspace)[1] for _ in rounds])
-        launches = {"no sandbox": Launch(argv=TRUE)} | {name: box.wrap(TRUE, policy) for name, box in boxes().items()}
+        launches = {"no sandbox": Launch(argv=TRUE)}
+        launches |= {name: box.wrap(TRUE, policy, {}) for name, box in boxes().items()}
         times: dict[str, list[float]] = {name: [] for name in launches}
         for _ in rounds:
             for name, launch in launches.items():

@@ -19,7 +19,7 @@ ASIDE_CHARS_MAX = 1_000
 _ASKING = ("ask_user_question", "request_sandbox_boundary")
 _ASIDE = re.compile(
     r"These were changed by the command and (?:were moved aside \(to|could NOT be moved aside:)[^\n]*"
-    r"|These protected files were replaced by someone else while the command ran:[^\n]*"
+    r"|These (?:settings were|protected files were) replaced [^\n]*"
 )
 """What `maka.tools.inside` says of protected files; a test holds the two together."""
 ID_END_CHARS_MIN = 4

@@ -173,10 +173,15 @@ class AskingTool(Protocol):
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What is started: an `argv`, and the `inputs` that its program reads from descriptors it inherits."""
+    """What is started: an `argv`, and the `inputs` that its program reads from descriptors it inherits.
+
+    `is_clean` says that the command's variables are among those: whatever stands in front of it gets none of them,
+    since some name libraries that a command may have written.
+    """
 
     argv: tuple[str, ...]
     inputs: tuple[bytes, ...] = ()
+    is_clean: bool = False
 
 
 class ProcessSpec(Struct, frozen=True, kw_only=True):
@@ -283,8 +288,8 @@ class Sandbox(Protocol):
         """Say why there is none and what to install; None where there is one."""
         ...
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """Return what runs `argv` inside; asserts that there is a sandbox."""
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
+        """Return what runs `argv` inside with exactly these variables; asserts that there is a sandbox."""
         ...
 
 

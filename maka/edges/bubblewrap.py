@@ -12,11 +12,13 @@ Laws:
 - Where only what was named may be read, the root is an empty one, in which nothing but that and programs is mounted.
 - A mount is given up by the kernel once its file is replaced outside, and pipes aren't held by any: Landlock stands as
   a second wall inside, where the kernel has it.
+- What stands in front of the command gets none of its variables: some name libraries that a command may have written.
 - What grows with the workspace is read from descriptors: an argument has a limit.
 """
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from shlex import quote
 
@@ -25,7 +27,8 @@ from msgspec.structs import replace
 from maka.contracts.tool_ports import PROGRAM_PLACES, Launch, SandboxPolicy
 from maka.edges.call_filter import call_filter
 from maka.edges.inputs import input_word
-from maka.edges.landlock import Wall, find_wall
+from maka.edges.landlock import Wall, find_wall, variables
+from maka.edges.process_tree import MARK_VARIABLE
 from maka.edges.sandbox_probe import Outcome, run_probe
 from maka.edges.spawn_bounds import namespace_words
 
@@ -33,6 +36,11 @@ PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-
 """A search path isn't asked: it may name folders that a command can write to."""
 
 TMP_BYTES_MAX = 2 << 30
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OF_SHELLS = ("UID", "EUID", "PPID", "PWD", "OLDPWD", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO")
+"""Variables that a shell sets by itself; some can't be set by anyone else."""
+
+_OF_SANDBOX = ("TMPDIR", "TMP", "TEMP", MARK_VARIABLE)
 _ISOLATED = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent")
 _USER = ("--unshare-user",)
 _SPARE = ("/tmp", "/var/tmp", "/run")
@@ -75,7 +83,7 @@ class Bubblewrap:
     def missing(self) -> str | None:
         return None
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
         """Return how bubblewrap is started; pure."""
         policy = _bare(policy) if policy.reads_only else policy
         inputs = [os.fsencode("\0".join(self._options(policy)))]
@@ -87,20 +95,23 @@ class Bubblewrap:
 
         if self._filter:
             given("--seccomp", self._filter)
+        words = _check(policy) + (namespace_words(self._processes_max) if self._processes_max else "")
         # What a search may read was mounted for it alone.
         if self._wall is not None and not policy.reads_only:
             given("--ro-bind-data", self._wall.text, _WALL)
-            argv = (self._wall.python, "-I", "-S", _WALL, input_word(len(inputs)), *argv)
-            inputs.append(self._wall.asked(policy, (*_SPARE, "/proc")))
-        words = _check(policy) + (namespace_words(self._processes_max) if self._processes_max else "")
+            told = map(input_word, range(len(inputs), len(inputs) + 2))
+            argv = (self._wall.python, "-I", "-S", _WALL, *told, *argv)
+            inputs += [self._wall.asked(policy, (*_SPARE, "/proc")), variables(env)]
+        else:
+            words += _exports(env)
         if words:
             given("--ro-bind-data", os.fsencode(f'{words}exec "$@"\n'), _CHECK)
             argv = ("/bin/sh", _CHECK, *argv)
-        return Launch(argv=(*own, "--", *argv), inputs=tuple(inputs))
+        return Launch(argv=(*own, "--", *argv), inputs=tuple(inputs), is_clean=True)
 
     def _options(self, policy: SandboxPolicy) -> list[str]:
         options = [*(_USER if self._user else ()), *_ISOLATED, *(() if policy.network else ("--unshare-net",))]
-        for variable in ("TMPDIR", "TMP", "TEMP"):
+        for variable in _OF_SANDBOX[:3]:
             options += ["--setenv", variable, "/tmp"]
         options += ["--cap-drop", "ALL", *_root(policy), "--proc", "/proc", "--dev", "/dev"]
         for name in _PROC_LOCKED:
@@ -202,6 +213,12 @@ def _check(policy: SandboxPolicy) -> str:
     )
 
 
+def _exports(env: Mapping[str, str]) -> str:
+    """Return a shell's script that sets a command's variables; those with a name that no shell knows are left out."""
+    names = (name for name in env if _NAME.fullmatch(name) and name not in (*_OF_SHELLS, *_OF_SANDBOX))
+    return "".join(f"export {name}={quote(env[name])}\n" for name in names)
+
+
 def _as_kernel(path: str) -> str:
     """Escape what /proc/self/mountinfo escapes."""
     return "".join(f"\\{ord(sign):03o}" if sign in " \t\n\\" else sign for sign in path)
@@ -234,7 +251,7 @@ def find_bubblewrap(
         found = Bubblewrap(
             program, said.text, user=user, processes_max=counted if user else 0, filter_=filter_, wall=its
         )
-        tries.append(run_probe(found.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/"))))
+        tries.append(run_probe(found.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/"), {})))
         if tries[-1].code == 0:
             return found
     return f"{program} does not work here: {tries[0].text}"

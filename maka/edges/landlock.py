@@ -7,7 +7,7 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 
 from msgspec import Struct
@@ -48,7 +48,7 @@ class Landlock:
     def missing(self) -> str | None:
         return None
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
         """Return how the shim is started; pure."""
         may = {"mount": self._mounts, "network": policy.network, "read": not policy.reads_only}
         told: dict[str, Iterable[str]] = {
@@ -59,9 +59,9 @@ class Landlock:
             "programs": PROGRAM_PLACES if policy.reads_only else (),
         }
         words = "\0\0".join("\0".join(told[name]) for name in FIELDS)
-        shim = (self._python, "-I", "-S", "-c", self._shim, input_word(0), input_word(1))
+        shim = (self._python, "-I", "-S", "-c", self._shim, *map(input_word, range(3)))
         filter_ = call_filter(self._machine, network=policy.network)
-        return Launch(argv=(*shim, *argv), inputs=(os.fsencode(words), filter_))
+        return Launch(argv=(*shim, *argv), inputs=(os.fsencode(words), filter_, variables(env)), is_clean=True)
 
 
 class Wall(Struct, frozen=True, kw_only=True):
@@ -101,6 +101,11 @@ def _rights_behind(policy: SandboxPolicy, own: Sequence[str]) -> dict[str, int]:
     }
 
 
+def variables(env: Mapping[str, str]) -> bytes:
+    """Return a command's variables as the programs in front of it read them."""
+    return b"\0".join(os.fsencode(f"{name}={value}") for name, value in env.items())
+
+
 def find_wall(python: str = sys.executable, prefix: str = sys.base_prefix) -> Wall | None:
     """Return it as far as the kernel has Landlock; whoever uses it tries it. The interpreter lies in `prefix`."""
     if not sys.platform.startswith("linux") or (found := abi()) < _WALL_ABI_MIN:
@@ -136,5 +141,5 @@ def find_landlock(*, mounts: bool = True) -> Landlock | str:
         return f"there is no filter on system calls for {machine}"
     # The interpreter itself, not an environment's link to it: that one may lie in a workspace.
     landlock = Landlock(found, os.path.realpath(sys.executable), program("landlock_shim"), machine, mounts=mounts)
-    tried = run_probe(landlock.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/")))
+    tried = run_probe(landlock.wrap(("/bin/sh", "-c", ":"), SandboxPolicy(cwd="/"), {}))
     return landlock if tried.code == 0 else f"Landlock does not work here: {tried.text}"

@@ -31,8 +31,6 @@ _HANDLED_NOW = 0xFFFF
 _ATTRIBUTES = {2: "Q", 3: "Q", 4: "QQ", 5: "QQ"}
 _ATTRIBUTES_NOW = "QQQ"
 
-_LOCALE = b"LC_CTYPE"
-
 Rule = tuple[str, int]
 """A path, and the rights to it and to all below it."""
 
@@ -84,14 +82,21 @@ class Kernel:
         return result
 
 
-def forget_locale() -> None:
-    """Take back what this interpreter added to the environment at its start: a command gets what it was given."""
+def read(descriptor: str) -> bytes:
+    """Return all that a descriptor holds, and close it."""
+    with open(int(descriptor), "rb") as file:
+        return file.read()
+
+
+def environment(given: bytes) -> dict[bytes, bytes]:
+    """Return a command's variables: those that it was given, and what those in front of it have added.
+
+    What the kernel was told of this program: the interpreter itself sets LC_CTYPE.
+    """
     with open("/proc/self/environ", "rb") as file:
-        given = [one[len(_LOCALE) + 1 :] for one in file.read().split(b"\0") if one.startswith(_LOCALE + b"=")]
-    if given:
-        os.putenv(_LOCALE, given[0])
-    else:
-        os.unsetenv(_LOCALE)
+        added = file.read()
+    pairs = (one.partition(b"=") for one in (*given.split(b"\0"), *added.split(b"\0")) if one)
+    return {name: value for name, _, value in pairs}
 
 
 def exactly(path: str) -> int:

@@ -1,8 +1,9 @@
-"""A program: `python -I -S -c THIS FD FD ARGV…` gives up rights by Landlock and then becomes a command.
+"""A program: `python -I -S -c THIS FD FD FD ARGV…` gives up rights by Landlock and then becomes a command.
 
 It stands alone but for `landlock_rules` (standard library only), and both are handed to the interpreter as one text, so
 no file of a workspace can stand in for it. Laws:
-- It reads its policy, and a filter on system calls for what Landlock can't deny, from two descriptors.
+- It reads its policy, a filter on system calls for what Landlock can't deny, and the command's variables from three
+  descriptors.
 - Whatever fails before the command, the command doesn't run: exit code 126 and a line that says why.
 - Where the kernel allows a mount namespace, protected paths are mounted read-only. Else a folder that holds one is
   closed for names that come or go, since Landlock knows no exception below a folder that it allows.
@@ -25,8 +26,9 @@ from maka.edges.landlock_rules import (
     TOO_LARGE,
     WRITES,
     Kernel,
+    environment,
     exactly,
-    forget_locale,
+    read,
     restrict,
 )
 
@@ -61,7 +63,7 @@ def policy_of(text: str) -> Policy:
     return {name: words.split("\0") if words else [] for name, words in zip(FIELDS, text.split("\0\0"), strict=True)}
 
 
-def run(policy: Policy, filter_: bytes, command: list[str]) -> int:
+def run(policy: Policy, filter_: bytes, env: bytes, command: list[str]) -> int:
     """Run a command confined, end what it leaves behind, and return its exit code (128 + n after a signal)."""
     kernel, owner = Kernel(), os.getppid()
     kernel.prctl(_SUBREAPER, 1)
@@ -72,7 +74,7 @@ def run(policy: Policy, filter_: bytes, command: list[str]) -> int:
     kernel.ignore(TERM)
     child = os.fork()
     if child == 0:
-        _become(kernel, policy, filter_, command, own_tmp)
+        _become(kernel, policy, filter_, own_tmp, env, command)
     try:
         _leave_with(owner, kernel)
         _, status = os.waitpid(child, 0)
@@ -97,11 +99,10 @@ def _leave_with(owner: int, kernel: Kernel) -> None:
         sys.exit(FAILED)
 
 
-def _become(kernel: Kernel, policy: Policy, filter_: bytes, command: list[str], own_tmp: str) -> "NoReturn":
+def _become(kernel: Kernel, policy: Policy, filter_: bytes, own_tmp: str, env: bytes, command: list[str]) -> "NoReturn":
     try:
         kernel.default(TERM, PIPE, TOO_LARGE)
         kernel.prctl(_PDEATHSIG, KILL)
-        forget_locale()
         os.chdir(*policy["cwd"])
         own = _mount(kernel, policy, own_tmp) if "mount" in policy["may"] else None
         _drop_capabilities(kernel)
@@ -111,9 +112,8 @@ def _become(kernel: Kernel, policy: Policy, filter_: bytes, command: list[str], 
         network, only = "network" in policy["may"], "read" not in policy["may"]
         restrict(kernel, int(*policy["abi"]), special, devices, network=network, only=only)
         _filter_calls(kernel, filter_)
-        for name in ("TMPDIR", "TMP", "TEMP"):
-            os.putenv(name, own_tmp)
-        os.execv(command[0], command)
+        tmp = dict.fromkeys((b"TMPDIR", b"TMP", b"TEMP"), os.fsencode(own_tmp))
+        os.execve(command[0], command, {**environment(env), **tmp})
     except BaseException as error:
         os.write(2, f"the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))
     os._exit(FAILED)
@@ -258,9 +258,8 @@ def _filter_calls(kernel: Kernel, filter_: bytes) -> None:
 
 if __name__ == "__main__":
     try:
-        with open(int(sys.argv[1]), "rb") as policy_given, open(int(sys.argv[2]), "rb") as filter_given:
-            told = policy_of(os.fsdecode(policy_given.read())), filter_given.read()
-        sys.exit(run(*told, sys.argv[3:]))
+        policy_given, filter_given, env_given = map(read, sys.argv[1:4])
+        sys.exit(run(policy_of(os.fsdecode(policy_given)), filter_given, env_given, sys.argv[4:]))
     except OSError as problem:
         sys.stderr.write(f"the sandbox could not be set up: {problem}\n")
         sys.exit(FAILED)

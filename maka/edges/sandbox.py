@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class NoSandbox:
     def missing(self) -> str | None:
         return self._missing
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
         raise AssertionError(f"there is no sandbox to run {argv[0]} in {policy.cwd}: {self._missing}")
 
 
@@ -76,7 +76,7 @@ def try_sandbox(sandbox: Sandbox) -> tuple[Trial, ...]:
         )
         trials: list[Trial] = []
         for what, command, succeeds in tries:
-            done = run_probe(sandbox.wrap(("/bin/sh", "-c", command), policy), str(inside))
+            done = run_probe(sandbox.wrap(("/bin/sh", "-c", command), policy, {}), str(inside))
             there = (outside / "made").exists() or "swordfish" in done.text
             held = (done.code == 0) == succeeds and done.code >= 0 and not there
             trials.append(Trial(what=what, held=held, detail=done.text))

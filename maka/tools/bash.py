@@ -124,7 +124,7 @@ class BashTool:
                 return no_effect
             try:
                 inside = Inside(boundary, self._ground, self._guards)
-                launch = self._sandbox.wrap(launch.argv, inside.policy(env.cwd))
+                launch = self._sandbox.wrap(launch.argv, inside.policy(env.cwd), self._child_env)
             except PermissionError as closed:
                 listener.ended(error(f"no command was run: {closed_text(str(closed.filename))}"))
                 return no_effect

@@ -23,6 +23,17 @@ from maka.tools.results import with_footer
 from maka.tools.survey import protected_paths, survey, watched
 from maka.tools.walk import Walk
 
+MOVED = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {{}}."
+UNDONE = (
+    f"These settings were replaced while the command ran, and could make git run more: moved aside (to *{ASIDE}-N), "
+    "and what stood there was put back where it was a file: {}."
+)
+STUCK = "These were changed by the command and could NOT be moved aside: {}. Remove them."
+LOST = (
+    "These protected files were replaced by someone else while the command ran: {}. From then on the sandbox did not "
+    "hold them for it: the person should look at them"
+)
+
 LOOKS_A_WALK = 10
 _ROUNDS = 4
 _NOT_SET_UP = re.compile(
@@ -175,10 +186,7 @@ class Inside:
         """Say what the sandbox didn't hold to the end, once the verdict is known; nothing where it held all."""
         if not self._lost:
             return ""
-        return (
-            f"These protected files were replaced by someone else while the command ran: {_as_text(self._lost)}. From "
-            "then on the sandbox did not hold them for it: the person should look at them"
-        )
+        return LOST.format(_as_text(self._lost))
 
     def verdict(self, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
@@ -191,13 +199,8 @@ class Inside:
             # What is no text can't be named to a person, and so not be granted.
             expansion = needed(first, "write") if _as_text([first]) == first else None
             need = BoundaryNeed(expansion=expansion, reason="it takes effect later outside the sandbox")
-            words = {
-                f"These were changed by the command and were moved aside (to *{ASIDE}-N): {{}}.": moved,
-                "While the command ran these were replaced, by it or by someone else, by what may make git run more. "
-                f"Files were put back; the new ones were moved aside (to *{ASIDE}-N): {{}}.": self._undone - stuck,
-                "These were changed by the command and could NOT be moved aside: {}. Remove them.": stuck,
-            }
-            return need, " ".join(line.format(_as_text(paths)) for line, paths in words.items() if paths)
+            words = {MOVED: moved, UNDONE: self._undone - stuck, STUCK: stuck}
+            return need, "\n".join(line.format(_as_text(paths)) for line, paths in words.items() if paths)
         if not failed or _NOT_SET_UP.match(text):
             return None
         expansion = likely(text, self._boundary.workspace, _kind, self._allowed)

@@ -142,7 +142,8 @@ class Ripgrep:
         program = os.path.realpath(argv[0])
         others = [path for path in (program, *self._rules_above(cwd)) if not self._is_seen(path, policy.readable)]
         readable = tuple(dict.fromkeys((*policy.readable, *others)))
-        return self.sandbox.wrap((program, *argv[1:]), replace(policy, readable=readable, reads_only=True))
+        policy = replace(policy, readable=readable, reads_only=True)
+        return self.sandbox.wrap((program, *argv[1:]), policy, self.child_env)
 
     def _rules_above(self, folder: str) -> Iterator[str]:
         """Yield the files above a folder, and the person's own, whose rules ripgrep goes by."""

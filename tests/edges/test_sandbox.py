@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -46,7 +47,7 @@ def told(launch: Launch) -> list[str]:
 
 def run(box: Sandbox, command: str, policy: SandboxPolicy) -> "subprocess.CompletedProcess[bytes]":
     """Run a shell's command in a sandbox."""
-    launch = box.wrap(("/bin/sh", "-c", command), policy)
+    launch = box.wrap(("/bin/sh", "-c", command), policy, {})
     with opened(launch.argv, launch.inputs) as (argv, fds):
         cwd = policy.cwd if os.path.isdir(policy.cwd) else "/"
         return subprocess.run(argv, cwd=cwd, check=False, capture_output=True, pass_fds=fds)
@@ -64,8 +65,8 @@ def test_a_sandbox_that_holds_nothing_is_found_out() -> None:
         name = "open"
         missing = None
 
-        def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-            del policy
+        def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
+            del policy, env
             return Launch(argv=argv)
 
     held = [trial.held for trial in try_sandbox(Open())]
@@ -85,7 +86,7 @@ def test_h33_where_nothing_works_there_is_none_and_it_says_why() -> None:
     assert none.missing.startswith("bubblewrap is not installed; this kernel has no Landlock")
     assert INSTALL in none.missing
     with pytest.raises(AssertionError):
-        none.wrap(("/bin/true",), POLICY)
+        none.wrap(("/bin/true",), POLICY, {})
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_h33_a_bubblewrap_that_fails_is_none(tmp_path: Path, text: str, says: st
 
 
 def test_bubblewrap_mounts_from_the_outside_in() -> None:
-    launch = Bubblewrap("bwrap", "bubblewrap 1", user=True).wrap(("/bin/echo", "hi"), POLICY)
+    launch = Bubblewrap("bwrap", "bubblewrap 1", user=True).wrap(("/bin/echo", "hi"), POLICY, {})
     options = told(launch)
     words = " ".join(options)
     order = [
@@ -131,7 +132,7 @@ def test_bubblewrap_begins_with_nothing_where_only_what_is_named_is_readable() -
         hidden_files=("/h/.netrc",),
         reads_only=True,
     )
-    launch = Bubblewrap("bwrap", "bubblewrap 1", user=True).wrap(("/bin/echo", "hi"), policy)
+    launch = Bubblewrap("bwrap", "bubblewrap 1", user=True).wrap(("/bin/echo", "hi"), policy, {})
     words = " ".join(told(launch))
     assert "--ro-bind / /" not in words
     assert "--ro-bind-try /usr /usr" in words
@@ -201,13 +202,13 @@ def test_a_mount_inside_of_a_readable_folder_is_never_redirected(tree: Path) -> 
 
 def test_bubblewrap_opens_the_network_only_when_granted() -> None:
     box = Bubblewrap("bwrap", "bubblewrap 1", user=False)
-    assert "--unshare-net" in told(box.wrap(("x",), SandboxPolicy(cwd="/")))
-    assert "--unshare-net" not in told(box.wrap(("x",), SandboxPolicy(cwd="/", network=True)))
+    assert "--unshare-net" in told(box.wrap(("x",), SandboxPolicy(cwd="/"), {}))
+    assert "--unshare-net" not in told(box.wrap(("x",), SandboxPolicy(cwd="/", network=True), {}))
 
 
 def test_no_sandbox_is_never_a_way_out() -> None:
     with pytest.raises(AssertionError):
-        NoSandbox("gone").wrap(("/bin/true",), POLICY)
+        NoSandbox("gone").wrap(("/bin/true",), POLICY, {})
 
 
 # -- Landlock's shim ----------------------------------------------------------------------------------------------
@@ -361,7 +362,7 @@ def test_the_kernel_counts_a_call_s_processes_in_its_namespace() -> None:
         pytest.skip("setpriv is needed to be someone else than root")
     program = next(place for place in PLACES if os.access(place, os.X_OK))
     counted = Bubblewrap(program, "bubblewrap", user=True, processes_max=20)
-    launch = counted.wrap(("/bin/sh", "-c", command), SandboxPolicy(cwd="/"))
+    launch = counted.wrap(("/bin/sh", "-c", command), SandboxPolicy(cwd="/"), {})
     tried = run_probe(Launch(argv=(*prefix, *launch.argv), inputs=launch.inputs))
     assert tried.code != 0
     assert "fork" in tried.text.lower(), tried
@@ -413,11 +414,19 @@ def test_a_wall_that_falls_later_runs_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["bubblewrap", "landlock", "landlock-no-mounts"])
-@pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C"}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"LC_CTYPE": "C", "LANG": "de_DE"},
+        {"A": "it's \n\u00e4 $HOME `x` \udcff", "PYTHONHOME": "/nothing", "LD_PRELOAD": "", "UID_": "1"},
+    ],
+)
 def test_a_command_gets_the_environment_that_it_was_given(tmp_path: Path, name: str, given: dict[str, str]) -> None:
-    launch = here(name).wrap(("/usr/bin/env",), SandboxPolicy(cwd=str(tmp_path), writable=(str(tmp_path),)))
+    policy = SandboxPolicy(cwd=str(tmp_path), writable=(str(tmp_path),))
+    launch = here(name).wrap(("/usr/bin/env", "-0"), policy, given)
     with opened(launch.argv, launch.inputs) as (argv, fds):
-        done = subprocess.run(argv, env=given, stdin=subprocess.DEVNULL, capture_output=True, check=True, pass_fds=fds)
-    names = dict(line.split("=", 1) for line in done.stdout.decode().splitlines())
+        done = subprocess.run(argv, env={}, stdin=subprocess.DEVNULL, capture_output=True, check=True, pass_fds=fds)
+    names = dict(line.split("=", 1) for line in os.fsdecode(done.stdout).split("\0") if line)
     own = ("TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD")
     assert {key: value for key, value in names.items() if key not in own} == given

@@ -1,7 +1,7 @@
 """Faults that are planted to see that the property of `test_no_escape` can fail: each takes one barrier away."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -45,8 +45,8 @@ class Changed:
         self._policy = policy
         self._launch = launch
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        return self._launch(self._inner.wrap(argv, self._policy(policy)))
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
+        return self._launch(self._inner.wrap(argv, self._policy(policy), env))
 
 
 def same(launch: Launch) -> Launch:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
@@ -28,8 +29,8 @@ class Open:
     name = "open"
     missing = None
 
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        del policy
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
+        del policy, env
         return Launch(argv=argv)
 
 

@@ -94,6 +94,7 @@ def test_owners_outside_can_be_changed_as_far_as_its_user_may(grounds: Path) -> 
     launch = here("landlock-no-mounts").wrap(
         ("/bin/chgrp", str(other), str(grounds / "notes")),
         SandboxPolicy(cwd=str(grounds / "ws"), writable=(str(grounds / "ws"),)),
+        {},
     )
     # Not the interpreter of these tests: another user may have no way to it.
     python = shutil.which("python3", path=CHILD_ENV["PATH"]) if root else sys.executable
@@ -187,7 +188,7 @@ def test_where_the_kernel_refuses_mounts_landlock_does_without(workspace: Path, 
     (workspace / "src").mkdir()
     policy = SandboxPolicy(cwd=ws, writable=(ws,), protected=(f"{ws}/AGENTS.md",))
     script = "echo 1 > src/new; echo 1 > new; echo 1 > AGENTS.md"
-    launch = here("landlock").wrap(("/bin/sh", "-c", script), policy)
+    launch = here("landlock").wrap(("/bin/sh", "-c", script), policy, {})
     with opened(launch.argv, launch.inputs) as (argv, fds):
         words = (*prefix, *argv) if refused else argv
         subprocess.run(words, cwd=ws, check=False, capture_output=True, pass_fds=fds)

@@ -112,7 +112,7 @@ def test_settings_that_make_git_run_more_are_put_back(
     before = config.read_text()
     plain = f'{before}[branch "b"]\n\tremote = origin\n'
     text = meanwhile(bench, saved(config, plain + wrote), "git status")
-    assert f"{config.resolve()}" in text and "put back" in text
+    assert f"{config.resolve()}" in text and "was put back" in text
     assert config.read_text() == before
     assert (config.parent / "config.maka-aside-1").read_text() == plain + wrote
 
@@ -128,7 +128,7 @@ def test_settings_that_only_say_plain_things_stay(bench: Bench, repository: Path
 def test_a_command_that_waits_for_a_save_plants_no_setting(bench: Bench, repository: Path) -> None:
     plant = "printf '[core]\\n\\tfsmonitor = ./evil\\n' >> .git/config; git config core.fsmonitor"
     text = meanwhile(bench, lambda: git(repository, "config", "branch.b.remote", "origin"), plant)
-    assert "put back" in text
+    assert "was put back" in text
     assert "evil" not in (repository / ".git" / "config").read_text()
 
 
@@ -137,7 +137,7 @@ def test_a_pointer_to_a_repository_is_put_back(bench: Bench, repository: Path, t
     tree = Bench(bench.tools, tmp_path / "tree")
     pointer = (tmp_path / "tree" / ".git").read_text()
     text = meanwhile(tree, saved(tmp_path / "tree" / ".git", "gitdir: elsewhere\n"), "true")
-    assert "put back" in text
+    assert "was put back" in text
     assert (tmp_path / "tree" / ".git").read_text() == pointer
 
 

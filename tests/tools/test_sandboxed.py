@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 
@@ -598,7 +598,7 @@ def test_whatever_a_command_left_ends_with_a_killed_owner(sandbox: Sandbox, work
     """Also who shed every mark by which a later start could find it."""
     sleeper = nap(3611)
     policy = SandboxPolicy(cwd=str(workspace), writable=(os.path.realpath(workspace),))
-    launch = sandbox.wrap(("/bin/sh", "-c", ORPHAN.replace("NAP", sleeper)), policy)
+    launch = sandbox.wrap(("/bin/sh", "-c", ORPHAN.replace("NAP", sleeper)), policy, {})
     with opened(launch.argv, launch.inputs) as (argv, fds):
         words = json.dumps([argv, fds])
         owner = subprocess.Popen([PYTHON, "-c", OWNER, words], stdout=subprocess.PIPE, pass_fds=fds)
@@ -641,3 +641,32 @@ def test_a_command_too_long_for_a_process_says_what_to_do(bench: Bench, workspac
     assert "Write it to a file and run that; nothing was run" in result.text
     assert bench.run("Bash", command=too_long[:COMMAND_BYTES_MAX]).outcome is Outcome.OK
     assert (workspace / "ran").exists()
+
+
+def test_what_stands_in_front_of_a_command_has_none_of_its_variables(
+    processes: AsyncProcesses, workspace: Path, sandbox: Sandbox
+) -> None:
+    """Some name libraries, and a command may have written them: they are for the command alone, inside."""
+    env = {**CHILD_ENV, "LD_LIBRARY_PATH": str(workspace), "ODD NAME": "an odd value"}
+    bench = Bench(make_tools(processes, sandbox=sandbox, child_env=env), workspace)
+    recorder = bench.begin("Bash", command="its=$(printenv LD_LIBRARY_PATH); echo $its; until [ -e go ]; do :; done")
+    assert recorder.spoke.wait(30)
+    seen = {pid: environment_of(pid) for pid in descendants(os.getpid())}
+    (workspace / "go").touch()
+    assert recorder.wait().text == f"{workspace}\n"
+    ours = {pid: names for pid, names in seen.items() if "MAKA_CALL" in names}
+    assert len(ours) >= 2, "the command and what stands in front of it"
+    assert sum("LD_LIBRARY_PATH" in names for names in ours.values()) == 1
+    assert sum("HOME" in names for names in ours.values()) <= 1
+
+
+def descendants(pid: int) -> Iterator[int]:
+    for child in Path(f"/proc/{pid}/task").glob("*/children"):
+        for one in map(int, child.read_text().split()):
+            yield one
+            yield from descendants(one)
+
+
+def environment_of(pid: int) -> set[str]:
+    """Return the names of the variables that a process began with."""
+    return {one.partition("=")[0] for one in Path(f"/proc/{pid}/environ").read_text().split("\0") if one}
