@@ -6,7 +6,6 @@ It stands alone (standard library only): it is a part of programs that are hande
 
 import ctypes
 import os
-import stat
 import struct
 
 TYPE_CHECKING = False
@@ -149,8 +148,8 @@ def rules_of(path: str, rights: int, special: dict[str, int]) -> "Iterator[Rule]
     try:
         with os.scandir(path) as found:
             names = [entry.path for entry in found if not entry.is_symlink()]
-    except OSError:
-        return
+    except OSError:  # who may pass it without listing it still reaches what was named
+        names = list(inner)
     for name in names:
         if name in inner:
             yield from rules_of(name, special.get(name, rights), below)
@@ -163,10 +162,12 @@ def _add_rule(kernel: Kernel, ruleset: int, path: str, rights: int) -> None:
         fd = exactly(path)  # a path that turned into a link meanwhile allows nothing
     except OSError:
         return
-    try:
-        mode = os.fstat(fd).st_mode
-        rights = rights if stat.S_ISDIR(mode) else rights & _ON_FILES
-        if rights and not stat.S_ISLNK(mode):
-            kernel.call(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, fd), 0)
-    finally:
-        os.close(fd)
+    # Its kind isn't asked for: a file system whose server is gone would never answer.
+    for its in dict.fromkeys((rights, rights & _ON_FILES)):
+        try:
+            if its:
+                kernel.call(_ADD_RULE, ruleset, 1, struct.pack("=Qi", its, fd), 0)
+            break
+        except OSError:  # a file takes no folder's rights, and what isn't on a disk takes none
+            continue
+    os.close(fd)

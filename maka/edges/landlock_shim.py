@@ -103,6 +103,8 @@ def _become(kernel: Kernel, policy: Policy, filter_: bytes, own_tmp: str, env: b
     try:
         kernel.default(TERM, PIPE, TOO_LARGE)
         kernel.prctl(_PDEATHSIG, KILL)
+        tmp = dict.fromkeys((b"TMPDIR", b"TMP", b"TEMP"), os.fsencode(own_tmp))
+        variables = {**environment(env), **tmp}
         os.chdir(*policy["cwd"])
         own = _mount(kernel, policy, own_tmp) if "mount" in policy["may"] else None
         _drop_capabilities(kernel)
@@ -112,8 +114,7 @@ def _become(kernel: Kernel, policy: Policy, filter_: bytes, own_tmp: str, env: b
         network, only = "network" in policy["may"], "read" not in policy["may"]
         restrict(kernel, int(*policy["abi"]), special, devices, network=network, only=only)
         _filter_calls(kernel, filter_)
-        tmp = dict.fromkeys((b"TMPDIR", b"TMP", b"TEMP"), os.fsencode(own_tmp))
-        os.execve(command[0], command, {**environment(env), **tmp})
+        os.execve(command[0], command, variables)
     except BaseException as error:
         os.write(2, f"the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))
     os._exit(FAILED)
