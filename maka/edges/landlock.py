@@ -92,7 +92,13 @@ def _rights_behind(policy: SandboxPolicy, own: Sequence[str]) -> dict[str, int]:
         for path in (*policy.hidden, *policy.hidden_files, *policy.absent)
         if not any(path.startswith(base.rstrip("/") + "/") for base in writable)
     ]
-    inside = [path for path in policy.readable if any(path.startswith(f"{folder}/") for folder in unseen)]
+    writable_here = tuple(policy.writable)
+    inside = [
+        path
+        for path in policy.readable
+        if any(path.startswith(f"{folder}/") for folder in unseen)
+        and not any(path.startswith(base.rstrip("/") + "/") for base in writable_here)
+    ]
     return {
         **dict.fromkeys(unseen, 0),
         **dict.fromkeys(inside, READS),

@@ -13,6 +13,7 @@ from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import Asked, ToolCall, ToolEnv, ToolListener
 from maka.tools.expansion import ExpansionError, expansion_of, normalise
 from maka.tools.policy import Ground
+from maka.tools.survey import as_now
 
 JUSTIFICATION_CHARS_MAX = 2_000
 
@@ -70,7 +71,7 @@ class AskBoundaryTool:
         if env.boundary.profile is Profile.BYPASS:
             return "not asked: this session has no boundary, so the call can simply be repeated"
         try:
-            expansion = normalise(expansion_of(call.args["expansion"]), env.cwd, self._ground)
+            expansion = normalise(expansion_of(call.args["expansion"]), env.cwd, as_now(self._ground))
         except ExpansionError as error:
             return f"not asked: {error}"
         return BoundaryRequest(call_id=call.call_id, expansion=expansion, justification=justification)

@@ -43,6 +43,7 @@ from maka.tools.output import CommandOutput
 from maka.tools.policy import Ground
 from maka.tools.results import error, no_effect, with_footer
 from maka.tools.spawned import SpawnedCall
+from maka.tools.survey import as_now
 
 SPEC = ToolSpec(
     name="Bash",
@@ -123,7 +124,7 @@ class BashTool:
                 listener.ended(_no_sandbox(self._sandbox.missing))
                 return no_effect
             try:
-                inside = Inside(boundary, self._ground, self._guards)
+                inside = Inside(boundary, as_now(self._ground), self._guards)
                 launch = self._sandbox.wrap(launch.argv, inside.policy(env.cwd), self._child_env)
             except PermissionError as closed:
                 listener.ended(error(f"no command was run: {closed_text(str(closed.filename))}"))

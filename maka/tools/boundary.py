@@ -21,7 +21,7 @@ from maka.contracts.limits import PATH_BYTES_MAX
 from maka.contracts.tool_ports import BoundaryNeed, ToolEnv, ToolResult
 from maka.tools.policy import Access, Ground, is_under, judge, needed
 from maka.tools.repositories import would_make
-from maka.tools.survey import led_to, protected_paths
+from maka.tools.survey import as_now, led_to, protected_paths
 from maka.tools.walk import Walk
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
@@ -93,7 +93,7 @@ def boundary_of(env: ToolEnv) -> Boundary:
 
 def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
     """Resolve what a model calls a path. Raises PathError for one that is unusable, OutsideError for one too far."""
-    boundary = boundary_of(env)
+    boundary, ground = boundary_of(env), as_now(ground)
     real = resolved(path, env.cwd)
     root = boundary.workspace
     if not os.path.isdir(root):

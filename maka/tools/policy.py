@@ -29,13 +29,17 @@ class Ground(Struct, frozen=True, kw_only=True):
     """What a machine has that isn't anyone's workspace: `own` are Maka's files, `secrets` are a person's.
 
     `programs` are folders that must stay readable where a sandbox has an empty folder, such as /tmp, of its own; `code`
-    is what runs as Maka: to be read, and in a workspace that holds it not to be written.
+    is what runs as Maka: to be read, and in a workspace that holds it not to be written. All paths are real, but those
+    of `own_names` and `secret_names`, by which `own` and `secrets` were found: a link among them may lead elsewhere by
+    now (`survey.as_now`).
     """
 
     own: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
+    own_names: tuple[str, ...] = ()
+    secret_names: tuple[str, ...] = ()
 
 
 class Found(Struct, frozen=True, kw_only=True):

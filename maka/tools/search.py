@@ -36,7 +36,7 @@ from maka.tools.output import SafeText
 from maka.tools.policy import Ground, covers, is_under, sandbox_policy
 from maka.tools.results import error, with_footer
 from maka.tools.spawned import SpawnedCall
-from maka.tools.survey import protected_paths, survey
+from maka.tools.survey import as_now, protected_paths, survey
 from maka.tools.walk import Walk
 
 COMMON = ("--no-config", "--color=never", "--hidden", "--no-require-git", "--glob=!.git", "--sort=path")
@@ -112,8 +112,13 @@ class Ripgrep:
         self.path = path
         self.child_env = dict(child_env)
         self.sandbox = sandbox
-        self.ground = ground
+        self._ground = ground
         self.masks = masks
+
+    @property
+    def ground(self) -> Ground:
+        """What is hidden, as its links lead now."""
+        return as_now(self._ground)
 
     def place(self, env: ToolEnv, path: object) -> Place:
         """Locate where a search begins; the workspace if no path is given. Raises PathError."""

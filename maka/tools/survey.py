@@ -11,6 +11,8 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from maka.contracts.boundary import FileEntry
 from maka.tools.closed import seen_of, there
 from maka.tools.policy import PROTECTED_NAMES, Found, Ground, entries, is_under
@@ -46,12 +48,32 @@ def ground_of(home: str, own: Sequence[str], search_path: str = "", code: Sequen
     real_home = os.path.realpath(home)
     machine = [path for path in SECRETS_OF_THE_MACHINE if not is_under(real_home, path)]
     secrets = [os.path.join(real_home, name) for name in SECRETS_AT_HOME] + machine
-    return Ground(
-        own=tuple(dict.fromkeys(os.path.realpath(path) for path in own)),
-        secrets=tuple(dict.fromkeys(os.path.realpath(path) for path in secrets)),
+    named = Ground(
         programs=tuple(dict.fromkeys(_programs(search_path))),
         code=tuple(dict.fromkeys(os.path.realpath(path) for path in code)),
+        own_names=tuple(os.path.abspath(path) for path in own),
+        secret_names=tuple(secrets),
     )
+    return as_now(named)
+
+
+def as_now(ground: Ground) -> Ground:
+    """Return a ground with where its names lead now; where they led when it was made stays in it."""
+    own = tuple(dict.fromkeys((*ground.own, *_ends(ground.own_names))))
+    secrets = tuple(dict.fromkeys((*ground.secrets, *_ends(ground.secret_names))))
+    return replace(ground, own=own, secrets=secrets)
+
+
+def _ends(names: Sequence[str]) -> Iterator[str]:
+    """Yield where names lead, but to devices: a history that leads to /dev/null holds nothing."""
+    for name in names:
+        end = _real(name)
+        try:
+            kind = os.lstat(end).st_mode
+        except OSError:
+            kind = stat.S_IFREG
+        if end and (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            yield end
 
 
 def _programs(search_path: str) -> Iterator[str]:
@@ -70,10 +92,13 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
     secrets = {path: seen_of(path) for path in (*ground.own, *ground.secrets)}
     hidden = [seen_at for seen_at in secrets.values() if seen_at is not None]
     absent = [path for path, seen_at in secrets.items() if seen_at is None]
+    # A link may be replaced by what it stands for, at any moment.
+    absent += [name for name in (*ground.own_names, *ground.secret_names) if _real(name) != name]
     unseen = [one for one in SPARE if not any(is_under(program, one) for program in ground.programs)]
     hidden += [path for path in _sockets() if not any(is_under(path, one) for one in (*hidden, *writable, *unseen))]
+    hidden = [path for path in dict.fromkeys(hidden) if not _is_hidden_with(path, hidden, granted)]
     # What holds something hidden must stay where it is, or the next command finds that under another name.
-    pinned += [folder for path in hidden for folder in _between(path, writable)]
+    pinned += [folder for path in hidden for folder in _between(path, writable) if folder not in hidden]
     return Found(
         protected=tuple(path for path in dict.fromkeys(protected) if path not in hidden),
         pinned=tuple(dict.fromkeys(pinned)),
@@ -83,6 +108,14 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
         hidden_files=tuple(path for path in hidden if not os.path.isdir(path)),
         absent=tuple(path for path in absent if not any(is_under(path, root) for root in writable)),
         missing=tuple(entry.path for entry in granted if not _is_as_granted(entry)),
+    )
+
+
+def _is_hidden_with(path: str, hidden: Sequence[str], granted: Sequence[FileEntry]) -> bool:
+    """Say whether a path lies in something else that is hidden, and nothing between them was granted."""
+    outer = [one for one in hidden if one != path and is_under(path, one)]
+    return bool(outer) and not any(
+        is_under(path, entry.path) and any(is_under(entry.path, one) for one in outer) for entry in granted
     )
 
 
