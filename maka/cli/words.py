@@ -20,6 +20,7 @@ _ASKING = ("ask_user_question", "request_sandbox_boundary")
 _ASIDE = re.compile(
     r"These were changed by the command and (?:were moved aside \(to|could NOT be moved aside:)[^\n]*"
     r"|These (?:settings were|protected files were) replaced [^\n]*"
+    r"|Not all that the command made could be looked at\.[^\n]*"
 )
 """What `maka.tools.inside` says of protected files; a test holds the two together."""
 ID_END_CHARS_MIN = 4

@@ -7,7 +7,7 @@ Laws:
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ from maka.tools.identity import Content, Identity, content_of, identity_of
 from maka.tools.made import Made
 from maka.tools.policy import PROTECTED_NAMES, Ground, is_under, judge
 from maka.tools.repositories import decisive_name
-from maka.tools.survey import led_to, protected_paths
+from maka.tools.survey import led_to, protected_paths, real_all
 from maka.tools.walk import Walk
 
 
@@ -25,42 +25,50 @@ class Standing(Struct, frozen=True):
 
     its: Identity
     above: Identity | None
-    content: Content | None = None
+    content: Content | None
 
 
-def standing(seen: Walk, protected: Sequence[str]) -> dict[str, Standing]:
-    """Return what is protected now, by its names and by its real paths."""
-    names = (path for _, path, _ in seen.places if os.path.basename(path) in PROTECTED_NAMES)
-    found: dict[str, Standing] = {}
-    for path in (*names, *protected):
-        if path not in found and (its := identity_of(path)) is not None:
-            found[path] = Standing(its, identity_of(os.path.dirname(path)), content_of(path))
-    return found
+def standing_at(path: str, *, keep: bool = False) -> Standing | None:
+    """Return what stands under a name now, None where nothing does. `keep` keeps a file's bytes."""
+    its = identity_of(path)
+    return None if its is None else Standing(its, identity_of(os.path.dirname(path)), content_of(path, keep=keep))
+
+
+def names_in(seen: Walk) -> list[str]:
+    """Return what has a protected name."""
+    return [path for _, path, _ in seen.places if os.path.basename(path) in PROTECTED_NAMES]
+
+
+def standing(paths: Iterable[str], keep: Collection[str] = ()) -> dict[str, Standing]:
+    """Return what stands under some names now; of those in `keep` with the bytes of files."""
+    found = ((path, standing_at(path, keep=path in keep)) for path in dict.fromkeys(paths))
+    return {path: one for path, one in found if one is not None}
 
 
 class Before:
-    """Made before a command starts. `others` says which commands run already, and counts this one from then on."""
+    """Made before a command starts. `enter` says which commands run already, and counts this one from then on."""
 
     def __init__(
-        self, boundary: Boundary, ground: Ground, made: Made, others: "Callable[[Before], Sequence[Before]]"
+        self, boundary: Boundary, ground: Ground, made: Made, enter: "Callable[[Before], list[Before]]"
     ) -> None:
         self.is_over = False
+        self.is_ready = False
         self._boundary = boundary
         self._ground = ground
         self._made = made
-        self._is_ready = False
-        earlier = others(self)
+        self._loose: set[str] = set()
+        self.others = enter(self)
         self.walk = Walk(boundary)
         self.protected = protected_paths(self.walk, ground)
         self._led_to = led_to(self.walk, self.protected)
-        self.standing = standing(self.walk, self.protected)
         self.decisive = {path for _, path, _ in self.walk.places if os.path.basename(path) == ".git"}
         """What says which programs git runs."""
-        self.decisive.update(self.walk.decisive)
-        for other in earlier:
+        self.decisive.update(real_all(self.walk.decisive))
+        self.standing = standing((*names_in(self.walk), *self.protected), self.decisive)
+        for other in self.others:
             other._take_from(self)
         self._known = {one.its for one in self.standing.values() if not one.its.is_link}
-        self._is_ready = True
+        self.is_ready = True
 
     def holds(self, path: str) -> bool:
         """Say whether a name isn't the command's to make: what was granted by its name may come and go."""
@@ -87,34 +95,46 @@ class Before:
         was = self.standing.get(path)
         return was is not None and was.above == identity_of(os.path.dirname(path))
 
-    def renewed(self, now: Mapping[str, Standing]) -> list[str]:
-        """Return what stands in its old folder anew: the kernel gives up a mount over a file that is replaced."""
-        both = ((path, self.standing[path], one) for path, one in now.items() if path in self.standing)
-        return [path for path, old, new in both if old.its != new.its and old.above == new.above]
+    def renewed(self) -> dict[str, Standing]:
+        """Return what stands now, in its old folder, under a name where another thing stood.
+
+        The kernel gives up a mount over a file that is replaced: from then on its content alone tells whether it is
+        what it was.
+        """
+        found: dict[str, Standing] = {}
+        for path, was in self.standing.items():
+            if path not in self._loose and identity_of(path) in (None, was.its):
+                continue
+            now = standing_at(path, keep=path in self.decisive)
+            is_it = now is None or (now.its == was.its and is_same(was.content, now.content))
+            if now is not None and not is_it and now.above == was.above:
+                found[path] = now
+        return found
 
     def accept(self, path: str, now: Standing) -> None:
-        """Take what stands there now for what stood there before."""
+        """Take what stands there now for what stood there before: no sandbox holds it any more."""
         self.standing[path] = now
+        self._loose.add(path)
         self._known.add(now.its)
 
-    def is_as_it_was(self) -> bool:
-        """Say whether no protected name is another thing by now. Looks at names alone; one may be gone."""
-        return all(identity_of(path) in (None, one.its) for path, one in self.standing.items())
-
     def _take_from(self, later: "Before") -> None:
-        """Take out of what a later command found what has come since this one began."""
-        if not self._is_ready:  # its command had not begun when all was looked at
+        """Take out of what another command found what has come since this one began, and give it what was replaced."""
+        if not self.is_ready:  # its command had not begun when all was looked at
             return
-        for path in self.come(later.standing):
-            inside = any(is_under(path, root) for root in self.walk.roots)
-            if inside and self.holds(path) and not self._made.holds(path):
+        inside = [path for path in later.standing if any(is_under(path, root) for root in self.walk.roots)]
+        for path in self.come({path: later.standing[path] for path in inside}):
+            if self.holds(path) and not self._made.holds(path):
                 del later.standing[path]
+        for path in self.decisive.intersection(inside):
+            was, now = self.standing.get(path), later.standing.get(path)
+            if was is not None and now is not None and was.its != now.its and self.holds(path):
+                later.standing[path] = Standing(now.its, now.above, was.content)
+                later._loose.add(path)
         for path, its in self.walk.new_repositories(later.walk).items():
-            inside = any(is_under(path, root) for root in self.walk.roots)
-            if inside and not self.grants(decisive_name(path)):
+            if any(is_under(path, root) for root in self.walk.roots) and not self.grants(decisive_name(path)):
                 later.walk.forget(path, its)
 
 
 def is_same(old: Content | None, new: Content | None) -> bool:
     """Say whether both are known, and the same."""
-    return old is not None and old == new
+    return old is not None and new is not None and (old.mode, old.digest) == (new.mode, new.digest)

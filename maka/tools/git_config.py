@@ -12,7 +12,7 @@ from msgspec import Struct
 _SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)(?:\s+\"((?:[^\"\\\n]|\\.)*)\")?\s*\]")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
-_BLANKS = " \t\r\f\v"
+_BLANKS = " \t\r"
 
 _PLAIN_SETTINGS = {
     "core": (
@@ -25,24 +25,46 @@ _PLAIN_SETTINGS = {
     "user": "name email",
     "init": "defaultbranch",
     "branch": "remote merge rebase description pushremote",
-    "remote": "url pushurl fetch push mirror tagopt prune promisor partialclonefilter skipdefaultupdate skipfetchall",
+    "remote": (
+        "url pushurl pushdefault fetch push mirror tagopt prune promisor partialclonefilter skipdefaultupdate "
+        "skipfetchall"
+    ),
     "submodule": "url active branch",
     "lfs": "repositoryformatversion access",
     "pull": "rebase ff",
-    "push": "default",
-    "fetch": "prune",
+    "push": "default autosetupremote followtags",
+    "fetch": "prune prunetags",
     "gc": "auto",
+    "maintenance": "auto strategy",
+    "rerere": "enabled autoupdate",
+    "rebase": "autostash autosquash updaterefs",
+    "merge": "ff conflictstyle",
 }
 _PLAIN = frozenset((section, key) for section, keys in _PLAIN_SETTINGS.items() for key in keys.split())
 
 
+_DANGEROUS = {
+    "branch": frozenset({"mergeoptions"}),
+    "remote": frozenset({"uploadpack", "receivepack", "vcs", "proxy", "proxyauthmethod"}),
+}
+_REMOTES = frozenset(
+    {
+        *(("remote", "url"), ("remote", "pushurl"), ("remote", "pushdefault")),
+        *(("branch", "remote"), ("branch", "pushremote"), ("submodule", "url")),
+    }
+)
+_URL = re.compile(r"(?:https?|ssh|git|git\+ssh)://")
+_HOST = re.compile(r"(?:[\w.+-]+@)?\w[\w.-]*:")
+
+
 class Setting(Struct, frozen=True):
-    """One line of a configuration: section and key in lower case, `value` as git understands it."""
+    """One line of a configuration: section and key in lower case, `value` as git understands it, `raw` as it stands."""
 
     section: str
     subsection: str
     key: str
     value: str
+    raw: str
 
 
 class SyntaxFault(ValueError):
@@ -66,21 +88,44 @@ def is_plain(text: str, *, but: frozenset[tuple[str, str]] = frozenset()) -> boo
 
 
 def differs_plainly(old: str, new: str) -> bool:
-    """Say whether a newer version of a file makes git run, read or write what the older one did, and nothing else."""
+    """Say whether a newer version of a file makes git run, read or write nothing that the older one didn't.
+
+    What isn't plain may be taken away, but not changed in a sign: git's versions read some values differently.
+    """
     try:
-        return [one for one in _settings(new) if not _is_plain(one)] == [
-            one for one in _settings(old) if not _is_plain(one)
-        ]
+        before = iter([_as_it_stands(one) for one in settings_of(old)])
+        return all(_as_it_stands(one) in before for one in _settings(new) if not (_is_plain(one) and _is_no_path(one)))
     except SyntaxFault:
         return False
 
 
+def _as_it_stands(one: Setting) -> tuple[str, str, str, str]:
+    return one.section, one.subsection, one.key, one.raw
+
+
 def _is_plain(one: Setting) -> bool:
-    return (one.section, one.key) in _PLAIN and "ext::" not in one.value
+    if "ext::" in one.value or ("::" in one.value and (one.section, one.key) in _REMOTES):
+        return False  # a program of that name
+    # What other programs note there git doesn't read.
+    noted = one.section in _DANGEROUS and one.subsection and one.key not in _DANGEROUS[one.section]
+    return (one.section, one.key) in _PLAIN or bool(noted)
+
+
+def _is_no_path(one: Setting) -> bool:
+    """Say whether a remote isn't a folder of this machine, whose hooks would run."""
+    if (one.section, one.key) not in _REMOTES or one.value == ".":
+        return True
+    if "://" in one.value:
+        return _URL.match(one.value) is not None
+    return _HOST.match(one.value) is not None or ("/" not in one.value and one.value[:1] not in (".", "~"))
 
 
 def _settings(text: str) -> Iterator[Setting]:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if "\0" in text:  # to git it ends a value, and to the system a path
+        text = text[: text.index("\0")]
+        yield from _settings(text)
+        raise SyntaxFault
     at, section, subsection = 0, "", ""
     while at < len(text):
         sign = text[at]
@@ -99,8 +144,9 @@ def _settings(text: str) -> Iterator[Setting]:
             match = _KEY.match(text, at)
             if match is None or not section:
                 raise SyntaxFault
-            value, at = _value(text, match.end())
-            yield Setting(section, subsection, match[0].lower(), value)
+            value, end = _value(text, match.end())
+            yield Setting(section, subsection, match[0].lower(), value, text[at:end])
+            at = end
 
 
 def _value(text: str, at: int) -> tuple[str, int]:

@@ -19,10 +19,11 @@ from maka.tools.closed import held, open_again, there
 from maka.tools.identity import Content
 from maka.tools.made import Made
 from maka.tools.new_repository import is_harmless
+from maka.tools.policy import ASIDE
 from maka.tools.repositories import decisive_name
 
-ASIDE = ".maka-aside"
 _TRIES = 5
+_UNSETTLED_MAX = 20
 
 
 class Guard:
@@ -79,13 +80,28 @@ class Guards:
         self._lock = threading.Lock()
         self._live: weakref.WeakSet[Guard] = weakref.WeakSet()
         self._running: weakref.WeakSet[Before] = weakref.WeakSet()
+        self._unsettled: list[Before] = []
 
     def enter(self, before: Before) -> list[Before]:
-        """Return those of all commands that run now, and count one more."""
+        """Count one more command; return those that run, to which each is added that begins before it is ready."""
         with self._lock:
             running = [other for other in self._running if not other.is_over]
+            for other in running:
+                if not other.is_ready:
+                    other.others.append(before)
             self._running.add(before)
         return running
+
+    def is_granted(self, path: str) -> bool:
+        """Say whether a command that runs now may change a protected path."""
+        with self._lock:
+            running = [other for other in self._running if other.is_ready and not other.is_over]
+        return any(not other.holds(path) for other in running)
+
+    def keep(self, before: Before) -> None:
+        """Keep what a command began with, since not all that it has made could be looked at: it stays to be found."""
+        with self._lock:
+            self._unsettled = [*self._unsettled[1 - _UNSETTLED_MAX :], before]
 
     def begin(self, guard: Guard, paths: Sequence[str]) -> dict[str, str | None]:
         """Return the state of each path from before all commands that run now."""
@@ -174,7 +190,7 @@ def put_repositories_right(
         name = decisive_name(path)
         try:
             os.lstat(name)
-            if repository is None or not is_harmless(repository, whole, roots):
+            if repository is None or not _is_surely_harmless(repository, whole, roots):
                 _move_aside(name)
                 moved.append(name)
         except OSError:
@@ -182,18 +198,28 @@ def put_repositories_right(
     return moved, all_there
 
 
-def put_back(path: str, was: Content | None) -> bool:
+def _is_surely_harmless(repository: str, whole: Collection[str], roots: Collection[str]) -> bool:
+    """Say so of a new repository. Raises OSError where it changes meanwhile."""
+    try:
+        return is_harmless(repository, whole, roots)
+    except OSError:
+        raise
+    except Exception:  # of ours: what we can't judge must not shield itself and all else
+        return False
+
+
+def put_back(path: str, was: Content) -> bool:
     """Move aside what stands there; where it was a file, make that again. Say whether that could be done."""
     name = os.path.basename(path)
     try:
         _move_aside(path)
-        if was is None or not was.is_file:
+        if was.data is None:
             return True
         with held(os.path.dirname(path)) as folder:
             fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
             with os.fdopen(fd, "wb") as file:
                 file.write(was.data)
-                os.fchmod(fd, was.mode)
+                os.fchmod(fd, stat.S_IMODE(was.mode))
     except OSError:
         return False
     return True

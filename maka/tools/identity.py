@@ -36,31 +36,31 @@ def identity_of(path: str) -> Identity | None:
 
 
 class Content(Struct, frozen=True):
-    """What a file holds, with its mode; of a folder, or a link, what tells it from another one."""
+    """What stands under a name: kind and mode in one, and a digest. `data` are a file's bytes where those are kept."""
 
-    kind: int
-    data: bytes
     mode: int
+    digest: bytes
+    data: bytes | None = None
 
     @property
     def is_file(self) -> bool:
-        return stat.S_ISREG(self.kind)
+        return stat.S_ISREG(self.mode)
 
 
-def content_of(path: str) -> Content | None:
+def content_of(path: str, *, keep: bool = False) -> Content | None:
     """Return what stands under a name, None where it is too much, can't be read, or changes at this moment.
 
     Of a folder that is all below it but git's samples of hooks, which never run.
     """
     try:
-        info = os.lstat(path)
-        kind = stat.S_IFMT(info.st_mode)
-        if stat.S_ISLNK(kind):
-            return Content(kind, os.fsencode(os.readlink(path)), 0)
-        data = _digest(path) if stat.S_ISDIR(kind) else _bytes(path)
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode):
+            digest = _digest(path)
+            return None if digest is None else Content(mode, digest)
+        data = os.fsencode(os.readlink(path)) if stat.S_ISLNK(mode) else _bytes(path)
     except OSError:
         return None
-    return None if data is None else Content(kind, data, stat.S_IMODE(info.st_mode))
+    return None if data is None else Content(mode, sha256(data).digest(), data if keep else None)
 
 
 def _bytes(path: str) -> bytes | None:

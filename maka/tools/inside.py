@@ -11,13 +11,13 @@ from maka.contracts.boundary import Boundary
 from maka.contracts.content import Outcome
 from maka.contracts.limits import SURVEY_DEPTH_MAX
 from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy, ToolResult
-from maka.tools.before import Before, Standing, is_same, standing
+from maka.tools.before import Before, Standing, is_same, names_in, standing
 from maka.tools.boundary import refusal_text
 from maka.tools.closed import open_again
 from maka.tools.denial import Kind, likely
-from maka.tools.guard import ASIDE, Guard, Guards, put_aside, put_back, put_repositories_right
+from maka.tools.guard import Guard, Guards, put_aside, put_back, put_repositories_right
 from maka.tools.new_repository import runs_the_same
-from maka.tools.policy import PROTECTED_NAMES, Ground, covers, is_under, needed, sandbox_policy
+from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, covers, is_under, needed, sandbox_policy
 from maka.tools.repositories import decisive_name
 from maka.tools.results import with_footer
 from maka.tools.survey import protected_paths, survey, watched
@@ -29,13 +29,15 @@ UNDONE = (
     "and what stood there was put back where it was a file: {}."
 )
 STUCK = "These were changed by the command and could NOT be moved aside: {}. Remove them."
+UNSETTLED = "Not all that the command made could be looked at. The person should look for what is new in {}."
 LOST = (
     "These protected files were replaced by someone else while the command ran: {}. From then on the sandbox did not "
     "hold them for it: the person should look at them"
 )
 
 LOOKS_A_WALK = 10
-_ROUNDS = 4
+_ROUNDS, _RESTLESS = 64, 4
+_NAMED_MAX = 50
 _NOT_SET_UP = re.compile(
     r"bwrap: |the sandbox could not be set up|\S+: \d+: exec: \S+: (?:not found|Permission denied)"
 )
@@ -50,6 +52,7 @@ class Inside:
     def __init__(self, boundary: Boundary, ground: Ground, guards: Guards) -> None:
         self._boundary = boundary
         self._ground = ground
+        self._guards = guards
         self._made = guards.made
         self._before = Before(boundary, ground, guards.made, guards.enter)
         self._guard = Guard(self._watched(), guards)
@@ -75,57 +78,67 @@ class Inside:
         self._moved.update(self._guard.put_right(changed & self._suspects))
         self._suspects = changed
         self._looks += 1
-        if self._looks % LOOKS_A_WALK == 0 or not self._before.is_as_it_was():
+        if self._looks % LOOKS_A_WALK == 0 or self._before.renewed():
             self._put_planted_right()
         return bool(self._lost)
 
-    def _put_planted_right(self) -> None:
-        """Walk through all that can be written and put right what has come; names that are watched are done already."""
-        # What a planted name or setting leads to needs no protection once that is gone: so again, until all is well.
-        # What went from its place just now, with its folder, is found in another one.
-        walk = self._before.walk
+    def _put_planted_right(self) -> bool:
+        """Walk through all that can be written and put right what has come; names that are watched are done already.
+
+        Return whether all was found: each round that moves something may uncover more, and what goes from its place
+        just now, with its folder, is found in another one.
+        """
+        restless = 0
         for _ in range(_ROUNDS):
             self._stuck.clear()
-            now = self._opened()
-            new = walk.new_repositories(now)
-            judged = {path: its for path, its in new.items() if not self._is_judged_otherwise(path)}
-            moved, all_seen = put_repositories_right(walk.folders, judged, walk.roots)
-            if not moved:
-                moved, names_seen = self._put_names_right(now, new)
-                all_seen = all_seen and names_seen
+            moved, is_whole = self._round()
             self._moved.update(moved)
-            if not moved and all_seen and not now.is_torn:
-                return
+            restless = 0 if moved else restless + 1
+            if not moved and (is_whole or restless == _RESTLESS):
+                return is_whole
+        return False
+
+    def _round(self) -> tuple[list[str], bool]:
+        """Return what was moved aside in one walk, and whether all was seen."""
+        now = self._opened()
+        walk = self._before.walk
+        new = walk.new_repositories(now)
+        judged = {path: its for path, its in new.items() if not self._is_judged_otherwise(path)}
+        moved, all_seen = put_repositories_right(walk.folders, judged, walk.roots)
+        moved += self._put_back_renewed()
+        names = names_in(now)
+        found = standing(names)
+        moved_names, all_moved = self._put_names_right(found)
+        moved += moved_names
+        is_whole = all_seen and all_moved and not now.is_torn and len(found) == len(set(names))
+        # What a planted name or setting leads to needs no protection once that is gone.
+        if not moved:
+            return self._put_led_to_right(now, [its for its in new.values() if its is not None], is_whole)
+        return moved, is_whole
 
     def _is_judged_otherwise(self, path: str) -> bool:
         """Say whether a new repository was granted as such, or is a pointer that replaced another one."""
         return self._before.grants(decisive_name(path)) or self._before.stands_in_place(path)
 
-    def _put_names_right(self, now: Walk, new: Mapping[str, str | None]) -> tuple[list[str], bool]:
-        """Return what was moved, and whether nothing that has to go was missed."""
-        try:
-            standing_now = standing(now, protected_paths(now, self._ground))
-        except PermissionError as closed:
-            self._stuck.add(str(closed.filename))
-            return [], True
-        planted = self._planted(standing_now, new)
-        moved, stuck = put_aside(planted)
-        self._stuck.update(stuck)
-        if not moved:
-            moved = [path for path in self._before.renewed(standing_now) if self._put_back(path, standing_now[path])]
-        names = [path for _, path, _ in now.places if os.path.basename(path) in PROTECTED_NAMES]
-        return moved, len(moved) == len(planted) and all(path in standing_now for path in names)
+    def _put_back_renewed(self) -> list[str]:
+        moved: list[str] = []
+        for path, now in self._before.renewed().items():
+            try:
+                if self._put_back(path, now):
+                    moved.append(path)
+            except Exception:  # of ours: one that can't be judged must not shield the others
+                self._stuck.add(path)
+        return moved
 
     def _put_back(self, path: str, now: Standing) -> bool:
         """Undo it where git would run something else since a file was replaced; else remember to tell of it."""
         was = self._before.standing[path].content
         if not self._before.holds(path):
             self._made.note(path)
-        elif not (is_same(was, now.content) or self._made.holds(path)):
-            if path not in self._before.decisive:
+        elif not (is_same(was, now.content) or self._made.holds(path) or self._guards.is_granted(path)):
+            if path not in self._before.decisive or was is None:
                 self._lost.add(path)
-                return False
-            if not runs_the_same(was, now.content):
+            elif not runs_the_same(was, now.content):
                 self._undone.add(path)
                 if not (is_back := put_back(path, was)):
                     self._stuck.add(path)
@@ -133,21 +146,32 @@ class Inside:
         self._before.accept(path, now)
         return False
 
-    def _planted(self, now: Mapping[str, Standing], new: Mapping[str, str | None]) -> list[str]:
-        """Return what has come and has to go; a new repository was judged as a whole."""
-        judged = [its for its in new.values() if its is not None]
-        found = [
-            path
-            for path in self._before.come(now)
-            if os.path.basename(path) != ".git" and not any(is_under(path, folder) for folder in judged)
-        ]
+    def _put_names_right(self, found: Mapping[str, Standing]) -> tuple[list[str], bool]:
+        """Return which protected names were moved aside, and whether all that had to be."""
         planted: list[str] = []
-        for path in [path for path in found if os.path.basename(path) in PROTECTED_NAMES] or found:
+        for path in self._before.come(found):
             if not self._before.holds(path):
                 self._made.note(path)
             elif not self._made.holds(path):
                 planted.append(path)
-        return planted
+        moved, stuck = put_aside(planted)
+        self._stuck.update(stuck)
+        return moved, len(moved) == len(planted)
+
+    def _put_led_to_right(self, now: Walk, new: Collection[str], is_whole: bool) -> tuple[list[str], bool]:
+        """Do the same with what protected names lead to; a new repository was judged as a whole."""
+        try:
+            paths = protected_paths(now, self._ground)
+        except PermissionError as closed:
+            open_again(str(closed.filename))
+            self._stuck.add(str(closed.filename))
+            return [], False
+        others = standing(path for path in paths if os.path.basename(path) not in (*PROTECTED_NAMES, ".git"))
+        come = [path for path in self._before.come(others) if not any(is_under(path, folder) for folder in new)]
+        planted = [path for path in come if self._before.holds(path) and not self._made.holds(path)]
+        moved, stuck = put_aside(planted)
+        self._stuck.update(stuck)
+        return moved, is_whole and len(moved) == len(planted)
 
     def _opened(self) -> Walk:
         """Walk through what there is when everything was opened that has been closed since the command began."""
@@ -191,15 +215,15 @@ class Inside:
     def verdict(self, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
         self._moved.update(self._guard.put_right())
-        self._put_planted_right()
-        self._before.is_over = True
+        is_settled = self._settle()
         moved, stuck = self._moved - self._undone, self._guard.stuck | self._stuck
-        if moved or stuck or self._undone:
-            first = min(moved or self._undone or stuck)
+        unsettled = [] if is_settled or stuck else [self._boundary.workspace]
+        if moved or stuck or self._undone or unsettled:
+            first = min(moved or self._undone or stuck or unsettled)
             # What is no text can't be named to a person, and so not be granted.
             expansion = needed(first, "write") if _as_text([first]) == first else None
             need = BoundaryNeed(expansion=expansion, reason="it takes effect later outside the sandbox")
-            words = {MOVED: moved, UNDONE: self._undone - stuck, STUCK: stuck}
+            words = {MOVED: moved, UNDONE: self._undone - stuck, STUCK: stuck, UNSETTLED: unsettled}
             return need, "\n".join(line.format(_as_text(paths)) for line, paths in words.items() if paths)
         if not failed or _NOT_SET_UP.match(text):
             return None
@@ -212,6 +236,18 @@ class Inside:
                 break
         need = BoundaryNeed(expansion=expansion, reason="likely, as the command's output reads")
         return need, "The sandbox has probably denied something."
+
+    def _settle(self) -> bool:
+        """Put right for the last time; what couldn't be looked at stays to be found by the next command's end."""
+        try:
+            is_settled = self._put_planted_right()
+        except Exception:  # of ours: whatever a command made must not keep us from saying so
+            is_settled = False
+        if is_settled:
+            self._before.is_over = True
+        else:
+            self._guards.keep(self._before)
+        return is_settled
 
     def _allowed(self, path: str) -> bool:
         try:
@@ -227,4 +263,6 @@ def _kind(path: str) -> Kind:
 
 
 def _as_text(paths: Collection[str]) -> str:
-    return os.fsencode(", ".join(sorted(paths))).decode("utf-8", "replace")
+    named = sorted(paths)[:_NAMED_MAX]
+    more = f" and {len(paths) - len(named):,} more" if len(paths) > len(named) else ""
+    return os.fsencode(", ".join(named)).decode("utf-8", "replace") + more

@@ -30,9 +30,9 @@ def is_harmless(repository: str, known: Collection[str] = (), roots: Collection[
 
 def runs_the_same(was: Content | None, now: Content | None) -> bool:
     """Say whether a newer version of a repository's settings makes git run what the older one did."""
-    if was is None or now is None or not was.is_file or not now.is_file:
+    if was is None or now is None or was.data is None or now.data is None or not (was.is_file and now.is_file):
         return False
-    old, new = (one.data.decode("utf-8", "surrogateescape") for one in (was, now))
+    old, new = (data.decode("utf-8", "surrogateescape") for data in (was.data, now.data))
     return differs_plainly(old, new)
 
 
@@ -43,6 +43,9 @@ def _holds_nothing_that_runs(repository: str, known: Collection[str], roots: Col
     pointer = os.path.join(repository, "commondir")
     if os.path.lexists(pointer) and not (inner and _pointed(pointer) in known):
         return False
+    for name in ("remotes", "branches"):
+        if os.path.lexists(old := os.path.join(repository, name)) and not (os.path.isdir(old) and not os.listdir(old)):
+            return False  # where remotes were before they were settings
     hooks = os.path.join(repository, "hooks")
     if os.path.islink(hooks) or (
         os.path.isdir(hooks) and any(not name.endswith(".sample") for name in os.listdir(hooks))

@@ -21,7 +21,10 @@ Access = Literal["read", "write"]
 PROTECTED_NAMES = frozenset({".envrc", ".vscode", ".idea", "AGENTS.md", "CLAUDE.md"})
 """Names that are obeyed, or run, by programs outside of the sandbox; they hold at any depth."""
 
-GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir", "gitdir"})
+ASIDE = ".maka-aside"
+"""What stands at the end of the name of what was moved aside, before a number."""
+
+GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir", "gitdir", "remotes", "branches"})
 """Names inside a repository's own folder that decide what git runs, or where it looks for that."""
 
 

@@ -184,7 +184,7 @@ def _kind(entry: "os.DirEntry[str]") -> Kind:
 def read_text(path: str) -> str:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):  # nobody's name holds a NUL
         return ""
     try:
         return os.read(fd, _CONFIG_BYTES_MAX).decode("utf-8", "surrogateescape")

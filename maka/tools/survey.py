@@ -9,13 +9,14 @@ Laws:
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from maka.contracts.boundary import FileEntry
-from maka.tools.closed import seen_of, there
+from maka.tools.closed import is_closed, seen_of, there
 from maka.tools.policy import PROTECTED_NAMES, Found, Ground, entries, is_under
+from maka.tools.repositories import kinds_in
 from maka.tools.walk import Walk
 
 SECRETS_AT_HOME = (
@@ -37,6 +38,7 @@ SECRETS_OF_THE_MACHINE = (
 SPARE = ("/tmp", "/var/tmp", "/run")
 """Folders of which a sandbox may have empty ones of its own."""
 
+_LINKS_MAX = 256
 _SOCKET = re.compile(r"\S+: \S+ \S+ \S+ \S+ \S+ +\d+ (/.*)\n")
 
 
@@ -138,7 +140,21 @@ def protected_paths(seen: Walk, ground: Ground) -> list[str]:
         if path != its:
             paths.append(path)
         paths += seen.names.get(path, ())
-    return [real for path in paths if (real := _inside(path, seen.writable)) is not None]
+    found = [real for path in paths if (real := _inside(path, seen.writable)) is not None]
+    # A hook is often a link to a script of the workspace.
+    links = (link for path in found if path not in ground.code for link in _links_in(path))
+    return found + [real for path in links if (real := _inside(path, seen.writable)) is not None]
+
+
+def _links_in(path: str) -> list[str]:
+    if not os.path.isdir(path) or is_closed(path):
+        return []
+    return [os.path.join(path, name) for name, kind in kinds_in(path)[:_LINKS_MAX] if kind == "link"]
+
+
+def real_all(paths: Iterable[str]) -> list[str]:
+    """Return where paths lead, those that change at this moment left out."""
+    return [real for real in map(_real, paths) if real]
 
 
 def _pinned(seen: Walk) -> list[str]:

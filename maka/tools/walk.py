@@ -7,6 +7,7 @@ Laws:
 """
 
 import os
+import re
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -14,7 +15,7 @@ from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.closed import is_closed
 from maka.tools.identity import identity_of
-from maka.tools.policy import PROTECTED_NAMES, entries, is_under
+from maka.tools.policy import ASIDE, PROTECTED_NAMES, entries, is_under
 from maka.tools.repositories import (
     common_of,
     git_names,
@@ -25,6 +26,9 @@ from maka.tools.repositories import (
     repository_of,
     shared_repository,
 )
+
+_ASIDE = re.compile(rf"{re.escape(ASIDE)}-[0-9a-f]+$")
+"""What was moved aside is nobody's state from before, wherever it goes from there."""
 
 _PASSED_OVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
 
@@ -86,7 +90,7 @@ class Walk:
         new = {
             path: its
             for path, its in now.repositories.items()
-            if (now.folders[its] not in known if its is not None else now._broken[path] not in broken)
+            if (now.folders.get(its) not in known if its is not None else now._broken.get(path) not in broken)
             and self.saw(path)
         }
         seen = {*self.git, *self.folders, *new.values()} - {None}
@@ -152,7 +156,7 @@ class Walk:
                     path = os.path.join(folder, name)
                     if name in PROTECTED_NAMES or name == ".git":
                         yield path
-                    elif kind == "folder" and name not in _PASSED_OVER:
+                    elif kind == "folder" and name not in _PASSED_OVER and _ASIDE.search(name) is None:
                         below.append(path)
                     elif kind == "link" and (led := _folder_in(path, root)) is not None:
                         below.append(led)

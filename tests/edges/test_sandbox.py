@@ -6,6 +6,7 @@ import stat
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -430,3 +431,20 @@ def test_a_command_gets_the_environment_that_it_was_given(tmp_path: Path, name: 
     names = dict(line.split("=", 1) for line in os.fsdecode(done.stdout).split("\0") if line)
     own = ("TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD")
     assert {key: value for key, value in names.items() if key not in own} == given
+
+
+def test_a_folder_that_cant_be_listed_keeps_what_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /home on a machine of many: its people may pass it, and list their own."""
+
+    def closed(path: str) -> object:
+        if path == str(tmp_path):
+            raise PermissionError(13, "closed", path)
+        return os.scandir(path)
+
+    (tmp_path / "ann" / "ws").mkdir(parents=True)
+    (tmp_path / "ann" / "notes").touch()
+    (tmp_path / "bob").touch()
+    monkeypatch.setattr(landlock_rules, "os", SimpleNamespace(**{**vars(os), "scandir": closed}))
+    special = {str(tmp_path / "ann" / "ws"): 3, str(tmp_path / "ann" / ".ssh"): 0}
+    rules = dict(landlock_rules.rules_of(str(tmp_path), 1, special))
+    assert rules == {str(tmp_path / "ann" / "ws"): 3, str(tmp_path / "ann" / "notes"): 1}

@@ -142,7 +142,7 @@ def moved_by_path(patch: pytest.MonkeyPatch, inner: Sandbox) -> Sandbox:
 
     def wrong(path: str) -> None:
         os.stat(path, follow_symlinks=False)
-        os.rename(path, f"{path}{guard.ASIDE}-1")
+        os.rename(path, f"{path}{policy.ASIDE}-1")
 
     patch.setattr(guard, "_move_aside", wrong)
     return inner

@@ -12,9 +12,9 @@ from maka.contracts.tool_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
 from maka.tools import walk
 from maka.tools.files import FileTurns
-from maka.tools.guard import ASIDE, Guards
+from maka.tools.guard import Guards
 from maka.tools.inside import LOOKS_A_WALK, Inside
-from maka.tools.policy import Ground
+from maka.tools.policy import ASIDE, Ground
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench, boundary
 

@@ -22,8 +22,8 @@ from maka.edges.bubblewrap import PLACES, find_bubblewrap
 from maka.edges.inputs import opened
 from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import NoSandbox
-from maka.tools.guard import ASIDE, Guard, Guards
-from maka.tools.policy import Ground, needed
+from maka.tools.guard import Guard, Guards
+from maka.tools.policy import ASIDE, Ground, needed
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import CHILD_ENV, PATIENCE_S, Bench, Recorder, boundary, git, nap, running
 

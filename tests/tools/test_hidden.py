@@ -1,0 +1,100 @@
+"""Secrets that are links, and what is hidden inside of something hidden."""
+
+from pathlib import Path
+
+import pytest
+
+from maka.contracts.boundary import FileEntry, Profile
+from maka.contracts.content import Outcome
+from maka.contracts.tool_ports import Sandbox
+from maka.edges import bubblewrap
+from maka.edges.processes import AsyncProcesses
+from maka.tools.policy import Ground
+from maka.tools.survey import as_now
+from tests.tools.conftest import make_tools
+from tests.tools.harness import Bench, boundary
+from tests.tools.test_meanwhile import meanwhile, saved
+
+
+@pytest.fixture
+def bench(
+    processes: AsyncProcesses, workspace: Path, home: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> Bench:
+    """Its home has a secret behind a link, as who keeps dotfiles has them, and may be read but for what is hidden."""
+    monkeypatch.setattr(bubblewrap, "_SPARE", ("/var/tmp", "/run"))
+    (home / "dotfiles").mkdir()
+    (home / "dotfiles" / "npmrc").write_text("swordfish")
+    (home / ".npmrc").symlink_to("dotfiles/npmrc")
+    (home / ".history").symlink_to("/dev/null")
+    names = tuple(str(home.resolve() / name) for name in (".npmrc", ".kube", ".history"))
+    entry = FileEntry(path=str(home.resolve()), access="read", scope="subtree")
+    tools = make_tools(processes, sandbox=sandbox, ground=as_now(Ground(secret_names=names)))
+    return Bench(tools, workspace, boundary(workspace, Profile.ASK, entry))
+
+
+def is_hidden(bench: Bench, path: Path) -> bool:
+    shown = bench.run("Bash", command=f"cat {path}; cat {path.parent}/notes").text
+    refused = bench.run("Read", path=str(path)).outcome is Outcome.REFUSED
+    return "swordfish" not in shown and "notes" in shown and refused
+
+
+def test_a_secret_behind_a_link_is_hidden_under_both_names(bench: Bench, home: Path) -> None:
+    assert is_hidden(bench, home / ".npmrc")
+    assert "swordfish" not in bench.run("Bash", command=f"cat {home}/dotfiles/npmrc").text
+
+
+def test_a_link_that_is_replaced_by_what_it_led_to_hides_it(bench: Bench, home: Path) -> None:
+    assert "swordfish" not in meanwhile(bench, saved(home / ".npmrc", "swordfish again"), f"cat {home}/.npmrc")
+    assert is_hidden(bench, home / ".npmrc")
+
+
+def test_a_link_that_leads_elsewhere_by_now_hides_that_and_what_it_led_to(bench: Bench, home: Path) -> None:
+    """As a key that is rotated, with both in one place for a while."""
+    (home / "dotfiles" / "npmrc2").write_text("swordfish")
+    (home / ".npmrc").unlink()
+    (home / ".npmrc").symlink_to("dotfiles/npmrc2")
+    assert is_hidden(bench, home / ".npmrc")
+    assert "swordfish" not in bench.run("Bash", command=f"cat {home}/dotfiles/npmrc*").text
+
+
+def test_a_link_to_a_folder_that_comes_hides_the_folder(bench: Bench, home: Path) -> None:
+    (home / "dotfiles" / "kube").mkdir()
+    (home / "dotfiles" / "kube" / "config").write_text("swordfish")
+    (home / ".kube").symlink_to("dotfiles/kube")
+    assert "swordfish" not in bench.run("Bash", command=f"cat {home}/.kube/config; echo works").text
+    assert bench.run("Read", path=str(home / ".kube" / "config")).outcome is Outcome.REFUSED
+
+
+def test_a_link_to_a_device_hides_no_device(bench: Bench) -> None:
+    assert bench.run("Bash", command="echo x > /dev/null && cat /dev/null && echo works").text == "works\n"
+
+
+def test_what_is_hidden_may_lie_in_something_hidden(
+    processes: AsyncProcesses, workspace: Path, sandbox: Sandbox
+) -> None:
+    """A state root in the workspace with the configuration in it, say."""
+    own = workspace.resolve() / ".maka"
+    (own / "deep").mkdir(parents=True)
+    (own / "deep" / "key").write_text("swordfish")
+    (own / "config.toml").write_text("swordfish")
+    (workspace / "d").mkdir()
+    ground = Ground(own=(str(own), str(own / "config.toml"), str(own / "deep" / "key")))
+    bench = Bench(make_tools(processes, sandbox=sandbox, ground=ground), workspace)
+    shown = bench.run(
+        "Bash", command="cat .maka/config.toml .maka/deep/key; mkdir -p d; cd d && echo works > made; cat made"
+    ).text
+    assert "swordfish" not in shown and "works" in shown
+
+
+def test_a_grant_may_lie_between_hidden_things(processes: AsyncProcesses, workspace: Path, sandbox: Sandbox) -> None:
+    outer = workspace.resolve() / "keys"
+    (outer / "work" / "deep").mkdir(parents=True)
+    for name in ("key", "work/key", "work/deep/key"):
+        (outer / name).write_text(f"swordfish of {name}")
+    ground = Ground(secrets=(str(outer), str(outer / "work" / "deep")))
+    entry = FileEntry(path=str(outer / "work"), access="read", scope="subtree")
+    wide = boundary(workspace, Profile.ASK, entry)
+    bench = Bench(make_tools(processes, sandbox=sandbox, ground=ground), workspace, wide)
+    shown = bench.run("Bash", command="cat keys/key keys/work/key keys/work/deep/key").text
+    assert "swordfish of work/key" in shown
+    assert shown.count("swordfish") == 1
