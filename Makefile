@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # -P: a folder named `actors` or `projections` where make was started must not shadow ours.
 PY := $(BIN)/python -P
+# Each worker of the tests compiles every test; the compiled files are kept, also where the environment asks for none.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 CODE := maka actors projections tests $(wildcard bench)
 BENCHES := $(filter-out bench/_%,$(sort $(wildcard bench/*.py)))
@@ -44,24 +46,24 @@ run: $(VENV)/.run
 	else echo 'There is no task: make run TASK="what to do" DIR=path. make run alone is the demo.' >&2; exit 2; fi
 
 test: $(VENV)/.dev
-	@$(PY) -m pytest $(QUIET) -n 3 --dist loadfile -m 'not slow and not model'
+	@$(PYTEST) $(QUIET) -n 3 --dist loadfile -m 'not slow and not model'
 
 # pytest exits with 5 when no test has the marker: that isn't a failure.
 slow: $(VENV)/.dev
-	@$(PY) -m pytest $(QUIET) -m slow || [ $$? -eq 5 ]
+	@$(PYTEST) $(QUIET) -m slow || [ $$? -eq 5 ]
 
 sim: $(VENV)/.dev
 	@$(PY) -m tests.sim.swarm $(or $(FIRST),$(shell date +%s)00000) $(SEEDS)
 
 test-model: $(VENV)/.model
-	@$(PY) -m pytest $(QUIET) -m model || [ $$? -eq 5 ]
+	@$(PYTEST) $(QUIET) -m model || [ $$? -eq 5 ]
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check $(QUIET) .
 	@$(BIN)/ruff format --check $(QUIET) .
 	@$(PY) -m mypy $(CODE)
 	@$(PY) -m pyright
-	@$(PY) -m pytest $(QUIET) tests/test_architecture.py
+	@$(PYTEST) $(QUIET) tests/test_architecture.py
 
 bench: $(VENV)/.run
 	@[ -n '$(BENCHES)' ] || echo 'There is no benchmark in bench/ yet.'

@@ -1,5 +1,6 @@
 """What every test gets: reproducible examples, and none of the settings of the person who runs it."""
 
+import gc
 import os
 
 import pytest
@@ -17,3 +18,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith(("MAKA_", "OPENAI_", "OPENROUTER_")):
             del os.environ[name]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the garbage collector pass over what lives to the end: thousands of tests, and every module."""
+    del session
+    gc.collect()
+    gc.freeze()

@@ -15,6 +15,8 @@ from maka.edges.scripted_model import Reply, ScriptedModel, by_step
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0
+BARE_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""For the sample's own tests: they need none of the plugins that ours need, and those take longer than they do."""
 
 
 class Done(Struct, frozen=True):

@@ -17,9 +17,10 @@ def edit(old: str, new: str) -> Call:
     return Call(name="Edit", args={"path": "src/fruit.py", "old_string": old, "new_string": new})
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    machine = Machine(tmp_path)
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A machine after one run; what is asked of it changes nothing in its state root."""
+    machine = Machine(tmp_path_factory.mktemp("artifacts"))
     steps = (
         Turn(calls=(Call(name="Write", args={"path": "src/fruit.py", "content": BEFORE}),)),
         Turn(
@@ -59,7 +60,7 @@ def test_what_a_session_left_is_listed(machine: Machine) -> None:
 
 
 def test_each_is_printed_as_it_was(machine: Machine) -> None:
-    (machine.workspace / "src" / "fruit.py").unlink()
+    (machine.workspace / "src" / "fruit.py").unlink(missing_ok=True)
     listed = machine.maka("artifacts", "@last", "--json").lines
     said = {}
     for each in listed:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maka.edges.scripted_model import Call, Fault, Gate, Script, ScriptedModel, Turn, by_step
-from tests.cli.real import Done, Machine, finished
+from tests.cli.real import BARE_PYTEST, Done, Machine, finished
 
 Serve = Callable[[Script], ScriptedModel]
 ON_A_TERMINAL = """
@@ -315,7 +315,7 @@ def test_doctor_says_what_a_profile_can_do(machine: Machine, serve: Serve) -> No
 
 
 def test_the_demo_mends_the_sample(machine: Machine) -> None:
-    done = machine.maka("demo", "--pace", "0", TMPDIR=str(machine.folder))
+    done = machine.maka("demo", "--pace", "0", TMPDIR=str(machine.folder), **BARE_PYTEST)
     assert done.code == 0, done
     assert "SCRIPTED" in done.out
     assert "● Bash python -m pytest -q" in done.out

@@ -14,7 +14,7 @@ from maka.edges.sandbox import NoSandbox, find_sandbox
 from maka.edges.scripted_model import Call, ScriptedModel, Turn, by_step
 from maka.tools import inside
 from tests.cli.conftest import Cli
-from tests.cli.real import Here
+from tests.cli.real import BARE_PYTEST, Here
 
 
 class Open:
@@ -81,7 +81,8 @@ def test_doctor_finds_out_a_sandbox_that_holds_nothing(monkeypatch: pytest.Monke
 
 
 def test_h33_the_demo_runs_without_a_sandbox_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for name, value in {"TMPDIR": str(tmp_path), **BARE_PYTEST}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("MAKA_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("tempfile.tempdir", None)
     put(monkeypatch, NoSandbox("this machine has nothing"))

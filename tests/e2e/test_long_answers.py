@@ -79,10 +79,10 @@ def test_a_long_value_in_any_field_of_a_call_that_is_kept_breaks_nothing(world: 
     fields = ("path", "content", "old_string", "new_string", "command", "pattern", "glob", "questions")
     replies = [big_call(tool, **{**dict.fromkeys(fields, "a"), field: "x" * 990_000}) for field in fields[:3]]
     replies += [big_call(tool, **{field: "x" * 990_000}) for field in fields]
+    maka = world.open([])
     for reply in replies:
-        maka = world.open([reply, Turn(text="done")])
-        assert maka.run().status == "completed"
-        maka.close()
+        maka.model.says(reply, Turn(text="done"))
+        assert maka.run(session=maka.new_session()).status == "completed"
 
 
 def test_names_and_ids_of_any_length_are_kept_in_short(world: World) -> None:

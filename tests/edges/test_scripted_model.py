@@ -17,6 +17,7 @@ from maka.edges import demo_script as demo
 from maka.edges.openai_chat import OpenAIChat
 from maka.edges.scripted_model import Call, Strictness, Turn, by_step, in_order
 from maka.edges.scripted_rules import complaint
+from tests.cli.real import BARE_PYTEST
 from tests.edges.support import HELLO, Edge
 
 SAMPLE = Path(demo.__file__).resolve().parents[1] / "sample"
@@ -158,6 +159,7 @@ class Hands:
             case "Bash":
                 assert args == {"command": demo.TESTS}
                 env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
+                env |= BARE_PYTEST
                 command = [sys.executable, *demo.TESTS.split()[1:], "-p", "no:cacheprovider"]
                 done = subprocess.run(command, cwd=self.root, env=env, capture_output=True, text=True, check=False)
                 return done.stdout + done.stderr

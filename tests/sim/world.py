@@ -8,6 +8,7 @@ loop handle one envelope, so error paths, failure hooks and teardown are Pykka's
 import contextlib
 import random
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 import pykka
@@ -86,34 +87,10 @@ class World:
 
     def spawn(self, actor: type[MakaActor[M]], *args: Any) -> Address[M]:
         """Start an actor of a production class under this scheduler."""
-        world = self
-
-        class Simulated(actor):  # type: ignore[valid-type,misc]
-            """The same class with another runtime."""
-
-            fresh = True
-
-            @staticmethod
-            def _create_actor_inbox() -> Any:
-                return SimInbox()
-
-            def _start_actor_loop(self) -> None:
-                world.actors.append(self)
-
-            def on_start(self) -> None:
-                if type(self).__name__ in world.stillborn:
-                    world.stillborn.remove(type(self).__name__)
-                    raise RuntimeError("planted: it can't start")
-
-            def _handle_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
-                world.crashes.append((type(self).__name__, exception_value))
-                super()._handle_failure(exception_type, exception_value, traceback)
-
-        if actor.__name__ in world.threadless:
-            world.threadless.remove(actor.__name__)
+        if actor.__name__ in self.threadless:
+            self.threadless.remove(actor.__name__)
             raise CannotStartError("planted: there is no thread")
-        Simulated.__name__ = actor.__name__
-        return Address(Simulated.start(*args))
+        return Address(_simulated(actor).start(self, *args))
 
     def soon(self, name: str, act: Callable[[], None]) -> None:
         """Let the outside (a provider, a tool, a disk) act at some later step."""
@@ -184,6 +161,40 @@ class World:
             actor.actor_stopped.set()
             pykka.ActorRegistry.unregister(actor.actor_ref)
         self.actors, self.timers, self.pending = [], [], []
+
+
+@cache
+def _simulated(actor: type[MakaActor[Any]]) -> Any:
+    """Return the same class with another runtime: its objects take the world first.
+
+    One for each class, not for each actor: a class lives on until the garbage collector finds it, and each further one
+    makes every `isinstance` with an abstract class slower.
+    """
+
+    class Simulated(actor):  # type: ignore[valid-type,misc]
+        def __init__(self, world: World, *args: Any) -> None:
+            super().__init__(*args)
+            self.world = world
+            self.fresh = True
+
+        @staticmethod
+        def _create_actor_inbox() -> Any:
+            return SimInbox()
+
+        def _start_actor_loop(self) -> None:
+            self.world.actors.append(self)
+
+        def on_start(self) -> None:
+            if type(self).__name__ in self.world.stillborn:
+                self.world.stillborn.remove(type(self).__name__)
+                raise RuntimeError("planted: it can't start")
+
+        def _handle_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+            self.world.crashes.append((type(self).__name__, exception_value))
+            super()._handle_failure(exception_type, exception_value, traceback)
+
+    Simulated.__name__ = actor.__name__
+    return Simulated
 
 
 class SimTimer:
