@@ -3,6 +3,7 @@
 import os
 import random
 import shlex
+import site
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -154,7 +155,8 @@ def normaliser(config: Config) -> Callable[[Expansion, str], Expansion]:
 def untouchable(config: Config) -> Ground:
     """Return what no session touches unasked on this machine."""
     packages = (str(Path(__file__).parent), actors.__path__[0], projections.__path__[0])
-    code = (sys.prefix, sys.base_prefix, *packages, *_key_programs(config))
+    persons = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    code = (sys.prefix, sys.base_prefix, *persons, *packages, *_key_programs(config))
     return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""), code)
 
 

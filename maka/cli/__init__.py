@@ -9,6 +9,9 @@ def main() -> None:
     import sys
 
     try:
+        from maka.cli.import_path import hold
+
+        hold()
         from maka.cli.output import open_streams
 
         open_streams()

@@ -1,11 +1,15 @@
 """The program as a whole: help, and what it costs."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import maka
 from tests.cli.conftest import Cli
 
 COMMANDS = ("run", "sessions", "show", "log", "export", "verify", "models", "doctor")
@@ -90,3 +94,23 @@ def test_a_word_after_two_dashes_is_no_option(cli: Cli) -> None:
     assert "nobody" in err
     code, out, _ = cli("run", "--json", "-m", "nobody", "--", "x")
     assert (code, json.loads(out)["type"]) == (2, "refused")
+
+
+PLANTED = "open({!r}, 'w').close()\nraise ImportError\n"
+
+
+@pytest.mark.parametrize("at", ["the current folder", "the folder that Maka was installed from"])
+def test_nothing_that_a_command_wrote_is_imported(tmp_path: Path, at: str) -> None:
+    """Both may be workspaces, and libraries look for others that aren't there, such as brotli."""
+    root = Path(maka.__file__).parents[1]
+    for name in ("maka", "actors", "projections"):
+        shutil.copytree(root / name, tmp_path / "checkout" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "here").mkdir()
+    folder = tmp_path / ("here" if at == "the current folder" else "checkout")
+    for name in ("brotli", "brotlicffi", "zstandard", "sniffio", "trio", "click", "msgspec", "yaml"):
+        (folder / f"{name}.py").write_text(PLANTED.format(str(tmp_path / f"imported-{name}")))
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / "checkout")}
+    words = [sys.executable, "-m", "maka", "doctor"]
+    done = subprocess.run(words, cwd=tmp_path / "here", env=env, check=False, capture_output=True, text=True)
+    assert "versions: maka " in done.stdout, done
+    assert not list(tmp_path.glob("imported-*"))
