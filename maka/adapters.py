@@ -20,11 +20,11 @@ from actors.base import Log
 from actors.troupe import Troupe
 from actors.wiring import Ports
 from maka.config import Config, read_key
-from maka.contracts.boundary import Expansion
+from maka.contracts.boundary import Boundary, Expansion
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.model_ports import ModelProfile, Provider
 from maka.contracts.tool_limits import ToolLimits
-from maka.contracts.tool_ports import Sandbox
+from maka.contracts.tool_ports import Sandbox, SandboxPolicy
 from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.clock import SystemClock
 from maka.edges.ids import UuidSource
@@ -41,6 +41,8 @@ from maka.storage.ledger import LmdbLedger
 from maka.tools.background import BackgroundTable
 from maka.tools.expansion import ExpansionError, normalise
 from maka.tools.files import FileTurns
+from maka.tools.guard import Guards
+from maka.tools.inside import Inside
 from maka.tools.leftovers import TempFiles
 from maka.tools.policy import Ground
 from maka.tools.put_back import PutBackTool
@@ -158,6 +160,12 @@ def untouchable(config: Config) -> Ground:
     persons = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     code = (sys.prefix, sys.base_prefix, *persons, *packages, *_key_programs(config))
     return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""), code)
+
+
+def policy_here(config: Config, folder: str) -> SandboxPolicy:
+    """Return what a command of a session in a folder may touch. Raises OSError where that can't be looked at."""
+    inside = Inside(Boundary(workspace=os.path.realpath(folder)), untouchable(config), Guards())
+    return inside.policy(folder)
 
 
 def _key_programs(config: Config) -> list[str]:

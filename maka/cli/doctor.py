@@ -89,7 +89,9 @@ def _store(config: "Config") -> "list[Check]":
 
 def _sandbox(config: "Config") -> "list[Check]":
     """Say which sandbox is in force, and try to get out of it."""
-    from maka.adapters import sandbox_here
+    import os
+
+    from maka.adapters import policy_here, sandbox_here
     from maka.cli.output import one_line
     from maka.cli.provider_check import Check, Verdict
     from maka.edges.sandbox import try_sandbox
@@ -97,7 +99,11 @@ def _sandbox(config: "Config") -> "list[Check]":
     sandbox = sandbox_here(config.tool_limits)
     if sandbox.missing is not None:
         return [Check(name="sandbox", verdict=Verdict.WARNING, detail=f"none, so no command runs: {sandbox.missing}")]
-    trials = try_sandbox(sandbox)
+    try:
+        here = policy_here(config, os.getcwd())
+    except OSError as error:
+        return [Check(name="sandbox", verdict=Verdict.FAILED, detail=f"no command runs in this folder: {error}")]
+    trials = try_sandbox(sandbox, here)
     broken = [f"it {trial.what}: FAILED ({one_line(trial.detail, 200)})" for trial in trials if not trial.held]
     if broken:
         return [Check(name="sandbox", verdict=Verdict.FAILED, detail=f"{sandbox.name}; tried: {'; '.join(broken)}")]

@@ -247,7 +247,8 @@ def find_bubblewrap(
     tries: list[Outcome] = []
     filter_ = call_filter(os.uname().machine, network=True, alone=True, unix=unix_sockets)
     users = (True, False) if os.geteuid() == 0 else (True,)
-    for user, its in product(users, dict.fromkeys((wall(), None))):
+    # A machine that was busy for a moment isn't one without the second wall.
+    for user, its in product(users, (*[wall()] * 2, None)):
         found = Bubblewrap(
             program, said.text, user=user, processes_max=counted if user else 0, filter_=filter_, wall=its
         )

@@ -58,8 +58,11 @@ class Trial(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def try_sandbox(sandbox: Sandbox) -> tuple[Trial, ...]:
-    """Try to work inside of a sandbox and to get out of it, with real commands in a folder of its own."""
+def try_sandbox(sandbox: Sandbox, here: SandboxPolicy | None = None) -> tuple[Trial, ...]:
+    """Try to work inside of a sandbox and to get out of it, with real commands in a folder of its own.
+
+    `here` is what a command of a real session may touch: whether one starts at all is tried, too.
+    """
     assert sandbox.missing is None
     with _grounds() as base:
         inside, outside, secret = base / "inside", base / "outside", base / "secret"
@@ -80,7 +83,10 @@ def try_sandbox(sandbox: Sandbox) -> tuple[Trial, ...]:
             there = (outside / "made").exists() or "swordfish" in done.text
             held = (done.code == 0) == succeeds and done.code >= 0 and not there
             trials.append(Trial(what=what, held=held, detail=done.text))
-        return tuple(trials)
+    if here is not None:
+        done = run_probe(sandbox.wrap(("/bin/sh", "-c", ":"), here, {}), here.cwd)
+        trials.append(Trial(what="runs a command in this folder", held=done.code == 0, detail=done.text))
+    return tuple(trials)
 
 
 @contextmanager

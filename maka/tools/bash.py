@@ -227,8 +227,9 @@ def _verdict(end: ProcessEnd, timeout_s: float, boxed: bool) -> tuple[Outcome, s
     if end.signal is not None:
         return Outcome.ERROR, f"killed by signal {end.signal} ({_signal_name(end.signal)})"
     code = end.exit_code or 0
-    if boxed and 128 < code < 128 + signal.SIGRTMIN:
-        # A sandbox's own init ends as a shell does that tells of a killed child.
+    if boxed and 129 < code < 128 + signal.SIGRTMIN:
+        # A sandbox's own init ends as a shell does that tells of a killed child; with 129 git says that it wasn't asked
+        # right.
         return Outcome.ERROR, f"exit code {code}, as of signal {code - 128} ({_signal_name(code - 128)})"
     return (Outcome.OK, "") if code == 0 else (Outcome.ERROR, f"exit code {code}")
 

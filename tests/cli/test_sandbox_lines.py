@@ -46,6 +46,7 @@ def test_doctor_tries_the_sandbox() -> None:
         pytest.skip(found.missing)
     shown = line(CliRunner().invoke(doctor).output)
     assert shown.startswith(f"✓ sandbox: {found.name}; tried: it writes its workspace, doesn't write outside")
+    assert shown.endswith("runs a command in this folder")
 
 
 def test_what_is_moved_aside_is_told_to_the_person(tmp_path: Path, cli: Cli) -> None:
