@@ -157,7 +157,14 @@ def sandbox_policy(boundary: Boundary, cwd: str, found: Found, ground: Ground) -
     writable = [boundary.workspace, *found.git] if writes else []
     writable += [entry.path for entry in granted if entry.access == "write"]
     readable = [] if writes else [boundary.workspace]
-    readable += [entry.path for entry in granted if entry.access == "read"]
+    hidden = (*found.hidden, *found.hidden_files)
+    # What can be written anyway needs no reading, unless it was hidden there.
+    readable += [
+        entry.path
+        for entry in granted
+        if entry.access == "read"
+        and (any(is_under(entry.path, one) for one in hidden) or not any(is_under(entry.path, one) for one in writable))
+    ]
     own = [path for path in (*writable, *readable) if not any(is_under(path, one) for one in ground.own)]
     kept = frozenset(own)
     programs = [path for path in ground.programs if not any(is_under(path, one) for one in writable)]

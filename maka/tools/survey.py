@@ -91,7 +91,7 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
     """Say what was seen, its `protected_paths`, and what else is there. Reads names. Raises PermissionError."""
     granted, writable = entries(seen.boundary), seen.writable
     pinned = _pinned(seen)
-    secrets = {path: seen_of(path) for path in (*ground.own, *ground.secrets)}
+    secrets = {path: None if os.path.islink(path) else seen_of(path) for path in (*ground.own, *ground.secrets)}
     hidden = [seen_at for seen_at in secrets.values() if seen_at is not None]
     absent = [path for path, seen_at in secrets.items() if seen_at is None]
     # A link may be replaced by what it stands for, at any moment.

@@ -61,7 +61,8 @@ def test_a_link_to_a_folder_that_comes_hides_the_folder(bench: Bench, home: Path
     (home / "dotfiles" / "kube").mkdir()
     (home / "dotfiles" / "kube" / "config").write_text("swordfish")
     (home / ".kube").symlink_to("dotfiles/kube")
-    assert "swordfish" not in bench.run("Bash", command=f"cat {home}/.kube/config; echo works").text
+    shown = bench.run("Bash", command=f"cat {home}/.kube/config; echo works").text
+    assert "swordfish" not in shown and "works\n" in shown
     assert bench.run("Read", path=str(home / ".kube" / "config")).outcome is Outcome.REFUSED
 
 
@@ -84,6 +85,15 @@ def test_what_is_hidden_may_lie_in_something_hidden(
         "Bash", command="cat .maka/config.toml .maka/deep/key; mkdir -p d; cd d && echo works > made; cat made"
     ).text
     assert "swordfish" not in shown and "works" in shown
+
+
+def test_what_was_granted_to_be_read_stays_writable_in_the_workspace(
+    processes: AsyncProcesses, workspace: Path, sandbox: Sandbox
+) -> None:
+    (workspace / "data").mkdir()
+    entry = FileEntry(path=str(workspace.resolve() / "data"), access="read", scope="subtree")
+    bench = Bench(make_tools(processes, sandbox=sandbox), workspace, boundary(workspace, Profile.ASK, entry))
+    assert bench.run("Bash", command="echo more > data/x").outcome is Outcome.OK
 
 
 def test_a_grant_may_lie_between_hidden_things(processes: AsyncProcesses, workspace: Path, sandbox: Sandbox) -> None:
