@@ -219,6 +219,8 @@ def put_back(path: str, was: Content) -> bool:
             fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
             with os.fdopen(fd, "wb") as file:
                 file.write(was.data)
+                with suppress(PermissionError):  # who isn't root makes files of its own alone
+                    os.fchown(fd, *was.owner)
                 os.fchmod(fd, stat.S_IMODE(was.mode))
     except OSError:
         return False

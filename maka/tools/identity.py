@@ -40,6 +40,7 @@ class Content(Struct, frozen=True):
 
     mode: int
     digest: bytes
+    owner: tuple[int, int]
     data: bytes | None = None
 
     @property
@@ -53,14 +54,15 @@ def content_of(path: str, *, keep: bool = False) -> Content | None:
     Of a folder that is all below it but git's samples of hooks, which never run.
     """
     try:
-        mode = os.lstat(path).st_mode
+        info = os.lstat(path)
+        mode, owner = info.st_mode, (info.st_uid, info.st_gid)
         if stat.S_ISDIR(mode):
             digest = _digest(path)
-            return None if digest is None else Content(mode, digest)
+            return None if digest is None else Content(mode, digest, owner)
         data = os.fsencode(os.readlink(path)) if stat.S_ISLNK(mode) else _bytes(path)
     except OSError:
         return None
-    return None if data is None else Content(mode, sha256(data).digest(), data if keep else None)
+    return None if data is None else Content(mode, sha256(data).digest(), owner, data if keep else None)
 
 
 def _bytes(path: str) -> bytes | None:

@@ -116,12 +116,21 @@ def test_a_shell_that_waits_for_a_plain_change_is_found_later(repository: Path) 
 def test_what_one_command_wrote_is_not_what_another_one_puts_back(repository: Path) -> None:
     guards, config = Guards(), repository / ".git" / "config"
     good = config.read_text()
+    config.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(config, 65534, 65534)
+    info = config.stat()
     first = begun(repository, guards)
     saved(config, good + "[core]\n\tfsmonitor = ./evil\n")()
     second = begun(repository, guards)
     assert "put back" in ended(first)
     assert ended(second) == ""
     assert config.read_text() == good
+    assert (config.stat().st_mode, config.stat().st_uid, config.stat().st_gid) == (
+        info.st_mode,
+        info.st_uid,
+        info.st_gid,
+    )
 
 
 @pytest.mark.parametrize("planted", ["folder", "link", "link to a folder"])
