@@ -42,6 +42,9 @@ _NOBODY_TYPES = {
 }
 """No program waits for someone to type: an editor leaves its text as it is, and ends."""
 
+_PASSED_ON = frozenset({"MAKA_CALL"})
+"""The mark of a call of another Maka that this one runs in: it has to find what is left of that."""
+
 _SECRET_HEADER = re.compile(r"auth|cookie|credential|key|password|secret|token", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s,;]+")
 
@@ -58,7 +61,7 @@ def tool_environment(env: Mapping[str, str], profiles: Iterable[ModelProfile]) -
     kept = {
         name: value
         for name, value in env.items()
-        if name not in secret and not name.startswith("MAKA_") and not _holds_key(value, values)
+        if name not in secret and (name in _PASSED_ON or not name.startswith("MAKA_")) and not _holds_key(value, values)
     }
     path = kept.get("PATH", os.defpath)
     return {**kept, **_NOBODY_TYPES, "PATH": os.pathsep.join([*path.split(os.pathsep), interpreter_folder()])}

@@ -90,6 +90,6 @@ def own_command() -> str:
     if found is not None and Path(found).absolute() == script:
         return "maka"
     if not script.exists():
-        return f"{sys.executable} -m maka"
+        return f"{sys.executable} -P -m maka"
     here = Path.cwd()
     return str(script.relative_to(here)) if script.is_relative_to(here) else str(script)

@@ -1,18 +1,19 @@
 """Where the program looks for what it imports: nothing that a command may have written is taken for a part of it.
 
 Law: a folder that Maka was installed from in place is searched for its own packages alone, since it may be a workspace,
-too, and libraries look for others that aren't there. The current folder isn't searched at all.
+too, and libraries look for others that aren't there. The current folder isn't searched at all, as far as that is this
+program's to say: `python -m maka` imports from it before our first line, `maka` and `python -P -m maka` don't.
 """
 
 import os
 import sys
+import sysconfig
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _OWN = frozenset({"actors", "maka", "projections"})
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 class _OwnPackages:
@@ -28,12 +29,16 @@ class _OwnPackages:
 
 
 def hold() -> None:
-    """Take the current folder, and one that isn't only for packages, off the search path."""
+    """Take the current folder, and a checkout, off the search path; nothing that only holds what was installed."""
     folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    dropped = {""}
-    with suppress(OSError):
-        dropped.add(os.path.realpath(os.getcwd()))
-    if os.path.basename(folder) not in _INSTALLED and os.path.isdir(folder):
-        dropped.add(os.path.realpath(folder))
+    is_checkout = os.path.isfile(os.path.join(folder, "pyproject.toml"))
+    if is_checkout:
         sys.meta_path.append(_OwnPackages(folder))
-    sys.path[:] = [one for one in sys.path if one and os.path.realpath(one) not in dropped]
+    dropped = {"", os.path.realpath(folder)} if is_checkout else {""}
+    if os.path.basename(sys.argv[0]) == "__main__.py" and not getattr(sys.flags, "safe_path", False):
+        with suppress(OSError):  # `-m` put it there
+            if is_checkout or os.path.realpath(sys.path[0]) != os.path.realpath(folder):
+                dropped.add(os.path.realpath(os.getcwd()))
+    installed = {os.path.realpath(path) for path in sysconfig.get_paths().values()}
+    kept = {one: os.path.realpath(one) for one in sys.path if one}
+    sys.path[:] = [one for one, real in kept.items() if real in installed or real not in dropped]

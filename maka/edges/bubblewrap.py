@@ -37,7 +37,7 @@ PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-
 
 TMP_BYTES_MAX = 2 << 30
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OF_SHELLS = ("UID", "EUID", "PPID", "PWD", "OLDPWD", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO")
+_OF_SHELLS = ("UID", "EUID", "PPID", "PWD", "OLDPWD", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "OPTIND")
 """Variables that a shell sets by itself; some can't be set by anyone else."""
 
 _OF_SANDBOX = ("TMPDIR", "TMP", "TEMP", MARK_VARIABLE)

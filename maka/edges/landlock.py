@@ -109,7 +109,8 @@ def _rights_behind(policy: SandboxPolicy, own: Sequence[str]) -> dict[str, int]:
 
 def variables(env: Mapping[str, str]) -> bytes:
     """Return a command's variables as the programs in front of it read them."""
-    return b"\0".join(os.fsencode(f"{name}={value}") for name, value in env.items())
+    named = {name: value for name, value in env.items() if name and "=" not in name}  # no program takes others
+    return b"\0".join(os.fsencode(f"{name}={value}") for name, value in named.items())
 
 
 def find_wall(python: str = sys.executable, prefix: str = sys.base_prefix) -> Wall | None:

@@ -29,6 +29,6 @@ if __name__ == "__main__":
     try:
         rules_given, env_given = map(read, sys.argv[1:3])
         _become(os.fsdecode(rules_given), env_given, sys.argv[3:])
-    except OSError as problem:
+    except Exception as problem:
         sys.stderr.write(f"the sandbox could not be set up: {problem}\n")
         sys.exit(_FAILED)

@@ -34,7 +34,9 @@ def run_probe(launch: Launch, cwd: str = "/") -> Outcome:
                 start_new_session=True,
                 pass_fds=fds,
             )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return Outcome(-1, f"it took longer than {PROBE_TIMEOUT_S:g} s")
+    except OSError as error:
         return Outcome(-1, str(error)[:_WORDS_MAX])
     lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
     return Outcome(done.returncode, lines[0][:_WORDS_MAX] if lines else "")

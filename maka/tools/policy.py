@@ -157,25 +157,32 @@ def sandbox_policy(boundary: Boundary, cwd: str, found: Found, ground: Ground) -
     writable = [boundary.workspace, *found.git] if writes else []
     writable += [entry.path for entry in granted if entry.access == "write"]
     readable = [] if writes else [boundary.workspace]
-    hidden = (*found.hidden, *found.hidden_files)
+    below = (*found.hidden, *found.hidden_files)
     # What can be written anyway needs no reading, unless it was hidden there.
     readable += [
         entry.path
         for entry in granted
         if entry.access == "read"
-        and (any(is_under(entry.path, one) for one in hidden) or not any(is_under(entry.path, one) for one in writable))
+        and (any(is_under(entry.path, one) for one in below) or not any(is_under(entry.path, one) for one in writable))
     ]
     own = [path for path in (*writable, *readable) if not any(is_under(path, one) for one in ground.own)]
     kept = frozenset(own)
+    hidden = [path for path in below if path not in kept]
+
+    def is_gone(path: str) -> bool:
+        """Say whether what hides something else hides this, too, and nothing is shown in between."""
+        outer = [one for one in hidden if one != path and is_under(path, one)]
+        return any(not any(is_under(path, one) and is_under(one, base) for one in own) for base in outer)
+
     programs = [path for path in ground.programs if not any(is_under(path, one) for one in writable)]
     return SandboxPolicy(
         cwd=cwd,
         writable=_once([path for path in writable if path in kept]),
         readable=_once([*programs, *(path for path in readable if path in kept and path not in writable)]),
         protected=_once([path for path in found.protected if path not in writable]),
-        pinned=_once([path for path in found.pinned if path not in writable]),
-        hidden=_once([path for path in found.hidden if path not in kept]),
-        hidden_files=_once([path for path in found.hidden_files if path not in kept]),
+        pinned=_once([path for path in found.pinned if path not in (*writable, *hidden) and not is_gone(path)]),
+        hidden=_once([path for path in found.hidden if path in hidden and not is_gone(path)]),
+        hidden_files=_once([path for path in found.hidden_files if path in hidden and not is_gone(path)]),
         absent=found.absent,
         mounts=found.mounts,
         network=boundary.network,

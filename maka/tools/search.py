@@ -136,21 +136,24 @@ class Ripgrep:
         boundary = boundary_of(env)
         if boundary.profile is Profile.BYPASS:
             return Launch(argv=argv)
-        argv = (argv[0], *self._without_secrets(boundary, cwd), *argv[1:])
+        ground = self.ground
+        argv = (argv[0], *_without_secrets(boundary, cwd, ground), *argv[1:])
         if self.sandbox.missing is not None:
             return Launch(argv=argv)
         reading = replace(boundary, profile=Profile.EXPLORE, grants=tuple(_reads(grant) for grant in boundary.grants))
         # Of programs only the one that is started.
-        ground = replace(self.ground, programs=())
+        ground = replace(ground, programs=())
         found = survey(seen := Walk(reading), ground, protected_paths(seen, ground))
         policy = sandbox_policy(reading, cwd, found, ground)
         program = os.path.realpath(argv[0])
-        others = [path for path in (program, *self._rules_above(cwd)) if not self._is_seen(path, policy.readable)]
+        others = [
+            path for path in (program, *self._rules_above(cwd, ground)) if not self._is_seen(path, policy.readable)
+        ]
         readable = tuple(dict.fromkeys((*policy.readable, *others)))
         policy = replace(policy, readable=readable, reads_only=True)
         return self.sandbox.wrap((program, *argv[1:]), policy, self.child_env)
 
-    def _rules_above(self, folder: str) -> Iterator[str]:
+    def _rules_above(self, folder: str, ground: Ground) -> Iterator[str]:
         """Yield the files above a folder, and the person's own, whose rules ripgrep goes by."""
         config = self.child_env.get("XDG_CONFIG_HOME") or os.path.join(self.child_env.get("HOME", "/"), ".config")
         found = [os.path.join(config, "git/ignore")]
@@ -161,7 +164,7 @@ class Ripgrep:
             folder = os.path.dirname(folder)
             found += [os.path.join(folder, name) for name in names]
         for path in found:
-            is_closed = any(is_under(path, one) for one in (*self.ground.own, *self.ground.secrets))
+            is_closed = any(is_under(path, one) for one in (*ground.own, *ground.secrets))
             if os.path.isfile(path) and os.path.realpath(path) == path and not is_closed:
                 yield path
 
@@ -169,10 +172,11 @@ class Ripgrep:
     def _is_seen(path: str, readable: Sequence[str]) -> bool:
         return any(is_under(path, one) for one in readable)
 
-    def _without_secrets(self, boundary: Boundary, cwd: str) -> list[str]:
-        closed = [path for path in (*self.ground.own, *self.ground.secrets) if is_under(path, cwd) and path != cwd]
-        hidden = [path for path in closed if not covers(boundary, path, "read", self.ground)]
-        return [f"--glob=!{exactly(os.path.relpath(path, cwd))}" for path in hidden]
+
+def _without_secrets(boundary: Boundary, cwd: str, ground: Ground) -> list[str]:
+    closed = [path for path in (*ground.own, *ground.secrets) if is_under(path, cwd) and path != cwd]
+    hidden = [path for path in closed if not covers(boundary, path, "read", ground)]
+    return [f"--glob=!{exactly(os.path.relpath(path, cwd))}" for path in hidden]
 
 
 class Search:

@@ -74,7 +74,7 @@ def _ends(names: Sequence[str]) -> Iterator[str]:
             kind = os.lstat(end).st_mode
         except OSError:
             kind = stat.S_IFREG
-        if end and (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        if end and not (stat.S_ISCHR(kind) or stat.S_ISBLK(kind)):
             yield end
 
 
@@ -91,16 +91,15 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
     """Say what was seen, its `protected_paths`, and what else is there. Reads names. Raises PermissionError."""
     granted, writable = entries(seen.boundary), seen.writable
     pinned = _pinned(seen)
-    secrets = {path: None if os.path.islink(path) else seen_of(path) for path in (*ground.own, *ground.secrets)}
+    secrets = {path: seen_of(path) if _real(path) == path else None for path in (*ground.own, *ground.secrets)}
     hidden = [seen_at for seen_at in secrets.values() if seen_at is not None]
     absent = [path for path, seen_at in secrets.items() if seen_at is None]
     # A link may be replaced by what it stands for, at any moment.
     absent += [name for name in (*ground.own_names, *ground.secret_names) if _real(name) != name]
     unseen = [one for one in SPARE if not any(is_under(program, one) for program in ground.programs)]
     hidden += [path for path in _sockets() if not any(is_under(path, one) for one in (*hidden, *writable, *unseen))]
-    hidden = [path for path in dict.fromkeys(hidden) if not _is_hidden_with(path, hidden, granted)]
     # What holds something hidden must stay where it is, or the next command finds that under another name.
-    pinned += [folder for path in hidden for folder in _between(path, writable) if folder not in hidden]
+    pinned += [folder for path in hidden for folder in _between(path, writable)]
     return Found(
         protected=tuple(path for path in dict.fromkeys(protected) if path not in hidden),
         pinned=tuple(dict.fromkeys(pinned)),
@@ -110,14 +109,6 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
         hidden_files=tuple(path for path in hidden if not os.path.isdir(path)),
         absent=tuple(path for path in absent if not any(is_under(path, root) for root in writable)),
         missing=tuple(entry.path for entry in granted if not _is_as_granted(entry)),
-    )
-
-
-def _is_hidden_with(path: str, hidden: Sequence[str], granted: Sequence[FileEntry]) -> bool:
-    """Say whether a path lies in something else that is hidden, and nothing between them was granted."""
-    outer = [one for one in hidden if one != path and is_under(path, one)]
-    return bool(outer) and not any(
-        is_under(path, entry.path) and any(is_under(entry.path, one) for one in outer) for entry in granted
     )
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,7 @@ def test_nothing_that_a_command_wrote_is_imported(tmp_path: Path, at: str) -> No
     root = Path(maka.__file__).parents[1]
     for name in ("maka", "actors", "projections"):
         shutil.copytree(root / name, tmp_path / "checkout" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "checkout" / "pyproject.toml").touch()
     (tmp_path / "here").mkdir()
     folder = tmp_path / ("here" if at == "the current folder" else "checkout")
     for name in ("brotli", "brotlicffi", "zstandard", "sniffio", "trio", "click", "msgspec", "yaml"):
@@ -114,3 +116,10 @@ def test_nothing_that_a_command_wrote_is_imported(tmp_path: Path, at: str) -> No
     done = subprocess.run(words, cwd=tmp_path / "here", env=env, check=False, capture_output=True, text=True)
     assert "versions: maka " in done.stdout, done
     assert not list(tmp_path.glob("imported-*"))
+
+
+def test_the_folder_of_its_libraries_is_a_folder_like_others(tmp_path: Path) -> None:
+    libraries = sysconfig.get_paths()["purelib"]
+    for words in ([sys.executable, "-m", "maka"], [str(Path(sys.executable).parent / "maka")]):
+        done = subprocess.run([*words, "sessions"], cwd=libraries, check=False, capture_output=True, text=True)
+        assert "Traceback" not in done.stderr, done.stderr

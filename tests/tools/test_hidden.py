@@ -1,5 +1,6 @@
 """Secrets that are links, and what is hidden inside of something hidden."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from maka.contracts.tool_ports import Sandbox
 from maka.edges import bubblewrap
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground
-from maka.tools.survey import as_now
+from maka.tools.survey import as_now, survey
+from maka.tools.walk import Walk
 from tests.tools.conftest import make_tools
 from tests.tools.harness import Bench, boundary
 from tests.tools.test_meanwhile import meanwhile, saved
@@ -108,3 +110,41 @@ def test_a_grant_may_lie_between_hidden_things(processes: AsyncProcesses, worksp
     shown = bench.run("Bash", command="cat keys/key keys/work/key keys/work/deep/key").text
     assert "swordfish of work/key" in shown
     assert shown.count("swordfish") == 1
+
+
+def test_a_workspace_in_a_hidden_place_shows_nothing_else_that_is_hidden(
+    processes: AsyncProcesses, home: Path, sandbox: Sandbox
+) -> None:
+    """Maka's key and configuration may lie in `~/.ssh`, and someone works there."""
+    place = home.resolve() / ".ssh"
+    (place / "config.toml").write_text("swordfish")
+    ground = Ground(own=(str(place / "config.toml"), str(place / "id")), secrets=(str(place),), programs=(str(home),))
+    bench = Bench(make_tools(processes, sandbox=sandbox, ground=ground), place, boundary(place))
+    shown = bench.run("Bash", command="cat config.toml id; echo evil >> config.toml; echo evil > id; echo works").text
+    assert "swordfish" not in shown and "works" in shown
+    assert {(place / name).read_text() for name in ("config.toml", "id")} == {"swordfish"}
+
+
+def test_a_secret_that_is_a_pipe_is_hidden(
+    processes: AsyncProcesses, workspace: Path, home: Path, sandbox: Sandbox
+) -> None:
+    """Some programs serve secrets by one."""
+    os.mkfifo(home / ".pypirc")
+    writer = os.open(home / ".pypirc", os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"swordfish\n")
+    ground = as_now(Ground(secret_names=(str(home.resolve() / ".pypirc"),), programs=(str(home.resolve()),)))
+    bench = Bench(make_tools(processes, sandbox=sandbox, ground=ground), workspace)
+    try:
+        assert "swordfish" not in bench.run("Bash", command=f"head -1 {home}/.pypirc; echo works").text
+    finally:
+        os.close(writer)
+
+
+def test_a_folder_above_a_secret_may_turn_into_a_link(bench: Bench, home: Path) -> None:
+    (home / "dotfiles" / "kube").mkdir()
+    (home / "dotfiles" / "kube" / "config").write_text("swordfish")
+    ground = as_now(Ground(secret_names=(str(home.resolve() / "conf" / "kube"),)))
+    (home / "conf").symlink_to("dotfiles")
+    now = as_now(ground)
+    assert str(home.resolve() / "dotfiles" / "kube") in now.secrets
+    assert str(home.resolve() / "conf" / "kube") not in survey(Walk(bench.boundary), now, ()).hidden

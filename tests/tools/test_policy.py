@@ -1,10 +1,11 @@
 """What a boundary allows, as tables."""
 
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile
@@ -13,7 +14,7 @@ from maka.contracts.limits import EXPANSION_BYTES_MAX, EXPANSION_ENTRIES_MAX, EX
 from maka.contracts.tool_ports import BoundaryNeed
 from maka.tools.denial import likely
 from maka.tools.expansion import ExpansionError, expansion_of, normalise
-from maka.tools.policy import Found, Ground, covers, judge, needed, protected_in, sandbox_policy
+from maka.tools.policy import Found, Ground, covers, is_under, judge, needed, protected_in, sandbox_policy
 from tests.tools.harness import boundary
 
 Access = Literal["read", "write"]
@@ -236,3 +237,24 @@ def test_a_denial_is_read_from_the_output(output: str, expected: Expansion | Non
 
 def test_a_boundary_without_a_workspace_allows_nothing() -> None:
     assert not covers(Boundary(), "/ws/a", "read")
+
+
+PATHS = st.sampled_from([f"/{'/'.join(parts)}" for size in (1, 2, 3) for parts in product("ab", repeat=size)])
+
+
+@settings(max_examples=1_000)
+@given(workspace=PATHS, granted=st.lists(PATHS, max_size=3), own=st.sets(PATHS, max_size=2), secrets=st.sets(PATHS))
+def test_what_a_sandbox_is_told_hides_what_file_tools_refuse(
+    workspace: str, granted: list[str], own: set[str], secrets: set[str]
+) -> None:
+    """Of the paths that hold another one the innermost decides, as mounts do; of two for the same path the stricter."""
+    ground = Ground(own=tuple(own), secrets=tuple(secrets))
+    entries = [entry(path, access="read") for path in granted]
+    wide = boundary(Path(workspace), Profile.ASK, *entries)
+    told = sandbox_policy(wide, workspace, Found(hidden=(*own, *secrets)), ground)
+    for path in (*own, *secrets, *(f"{one}/x" for one in (*own, *secrets))):
+        ways = {**dict.fromkeys((*told.readable, *told.writable), True), **dict.fromkeys(told.hidden, False)}
+        innermost = max((base for base in ways if is_under(path, base)), key=len, default="")
+        is_shown = ways.get(innermost, False)
+        assert not (is_shown and any(is_under(path, one) for one in own)), (told, path)
+        assert is_shown is covers(wide, path, "read", ground), (told, path)
