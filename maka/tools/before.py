@@ -53,6 +53,8 @@ class Before:
     ) -> None:
         self.is_over = False
         self.is_ready = False
+        self.ended_ns: int | None = None
+        """When its command had ended, where not all that this had made could be looked at."""
         self._boundary = boundary
         self._ground = ground
         self._made = made
@@ -115,24 +117,33 @@ class Before:
         """Take what stands there now for what stood there before: no sandbox holds it any more."""
         self.standing[path] = now
         self._loose.add(path)
-        self._known.add(now.its)
 
     def _take_from(self, later: "Before") -> None:
         """Take out of what another command found what has come since this one began, and give it what was replaced."""
         if not self.is_ready:  # its command had not begun when all was looked at
             return
-        inside = [path for path in later.standing if any(is_under(path, root) for root in self.walk.roots)]
+        inside = [path for path in later.standing if any(is_under(path, root) for root in self.walk.writable)]
         for path in self.come({path: later.standing[path] for path in inside}):
-            if self.holds(path) and not self._made.holds(path):
+            if self.holds(path) and not self._made.holds(path) and self._may_have_made(path):
                 del later.standing[path]
-        for path in self.decisive.intersection(inside):
+        for path in self.decisive.intersection(inside if self.ended_ns is None else ()):
             was, now = self.standing.get(path), later.standing.get(path)
-            if was is not None and now is not None and was.its != now.its and self.holds(path):
+            is_held = was is not None and now is not None and was.its == now.its and path not in self._loose
+            if was is not None and now is not None and not is_held and self.holds(path):
                 later.standing[path] = Standing(now.its, now.above, was.content)
                 later._loose.add(path)
         for path, its in self.walk.new_repositories(later.walk).items():
-            if any(is_under(path, root) for root in self.walk.roots) and not self.grants(decisive_name(path)):
+            name = decisive_name(path)
+            inside_too = any(is_under(path, root) for root in self.walk.writable)
+            if inside_too and not self.grants(name) and self._may_have_made(name):
                 later.walk.forget(path, its)
+
+    def _may_have_made(self, path: str) -> bool:
+        """Say whether something may be this command's: what has changed since it ended is someone else's."""
+        try:
+            return self.ended_ns is None or os.lstat(path).st_ctime_ns <= self.ended_ns
+        except OSError:
+            return False
 
 
 def is_same(old: Content | None, new: Content | None) -> bool:

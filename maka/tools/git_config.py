@@ -4,7 +4,7 @@ Source: the section "Syntax" of git-config's manual page.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from msgspec import Struct
@@ -17,36 +17,41 @@ _BLANKS = " \t\r"
 _PLAIN_SETTINGS = {
     "core": (
         "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks sparsecheckout "
-        "sparsecheckoutcone autocrlf eol safecrlf abbrev quotepath longpaths untrackedcache splitindex preloadindex"
+        "sparsecheckoutcone autocrlf eol safecrlf abbrev quotepath longpaths untrackedcache splitindex preloadindex "
+        "commitgraph"
     ),
     "extensions": (
         "objectformat compatobjectformat refstorage partialclone preciousobjects relativeworktrees worktreeconfig"
     ),
     "user": "name email",
     "init": "defaultbranch",
-    "branch": "remote merge rebase description pushremote",
+    "branch": "remote merge rebase description pushremote sort autosetuprebase autosetupmerge",
+    "credential": "username",
+    "checkout": "defaultremote",
+    "feature": "manyfiles",
+    "index": "version",
     "remote": (
         "url pushurl pushdefault fetch push mirror tagopt prune promisor partialclonefilter skipdefaultupdate "
         "skipfetchall"
     ),
-    "submodule": "url active branch",
-    "lfs": "repositoryformatversion access",
+    "submodule": "url active branch ignore",
+    "lfs": "repositoryformatversion access locksverify",
     "pull": "rebase ff",
     "push": "default autosetupremote followtags",
-    "fetch": "prune prunetags",
-    "gc": "auto",
+    "fetch": "prune prunetags writecommitgraph",
+    "gc": "auto autodetach",
     "maintenance": "auto strategy",
     "rerere": "enabled autoupdate",
     "rebase": "autostash autosquash updaterefs",
     "merge": "ff conflictstyle",
 }
+_PLAIN_SECTIONS = ("color", "advice")
 _PLAIN = frozenset((section, key) for section, keys in _PLAIN_SETTINGS.items() for key in keys.split())
 
 
-_DANGEROUS = {
-    "branch": frozenset({"mergeoptions"}),
-    "remote": frozenset({"uploadpack", "receivepack", "vcs", "proxy", "proxyauthmethod"}),
-}
+_NOTED = ("vscode-", "gh-", "gk-", "github-")
+"""What editors and servers' programs note of branches and remotes: git doesn't read it."""
+
 _REMOTES = frozenset(
     {
         *(("remote", "url"), ("remote", "pushurl"), ("remote", "pushdefault")),
@@ -94,7 +99,9 @@ def differs_plainly(old: str, new: str) -> bool:
     """
     try:
         before = iter([_as_it_stands(one) for one in settings_of(old)])
-        return all(_as_it_stands(one) in before for one in _settings(new) if not (_is_plain(one) and _is_no_path(one)))
+        found = list(_settings(new))
+        remotes = {one.subsection for one in found if (one.section, one.key) == ("remote", "url")}
+        return all(_as_it_stands(one) in before for one in found if not (_is_plain(one) and _is_no_path(one, remotes)))
     except SyntaxFault:
         return False
 
@@ -106,18 +113,21 @@ def _as_it_stands(one: Setting) -> tuple[str, str, str, str]:
 def _is_plain(one: Setting) -> bool:
     if "ext::" in one.value or ("::" in one.value and (one.section, one.key) in _REMOTES):
         return False  # a program of that name
-    # What other programs note there git doesn't read.
-    noted = one.section in _DANGEROUS and one.subsection and one.key not in _DANGEROUS[one.section]
-    return (one.section, one.key) in _PLAIN or bool(noted)
+    if one.section in ("branch", "remote") and one.key.startswith(_NOTED):
+        return True
+    if (one.section, one.key) == ("submodule", "update"):
+        return not one.value.startswith("!")
+    return one.section in _PLAIN_SECTIONS or (one.section, one.key) in _PLAIN
 
 
-def _is_no_path(one: Setting) -> bool:
-    """Say whether a remote isn't a folder of this machine, whose hooks would run."""
+def _is_no_path(one: Setting, remotes: Collection[str]) -> bool:
+    """Say whether a remote isn't a folder of this machine, whose hooks would run. `remotes` are those with a name."""
     if (one.section, one.key) not in _REMOTES or one.value == ".":
         return True
     if "://" in one.value:
         return _URL.match(one.value) is not None
-    return _HOST.match(one.value) is not None or ("/" not in one.value and one.value[:1] not in (".", "~"))
+    is_name = one.key in ("remote", "pushremote", "pushdefault") and one.value in remotes
+    return is_name or _HOST.match(one.value) is not None
 
 
 def _settings(text: str) -> Iterator[Setting]:

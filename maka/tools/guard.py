@@ -10,6 +10,7 @@ import os
 import secrets
 import stat
 import threading
+import time
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -90,7 +91,7 @@ class Guards:
                 if not other.is_ready:
                     other.others.append(before)
             self._running.add(before)
-        return running
+            return [*running, *self._unsettled]
 
     def is_granted(self, path: str) -> bool:
         """Say whether a command that runs now may change a protected path."""
@@ -99,9 +100,15 @@ class Guards:
         return any(not other.holds(path) for other in running)
 
     def keep(self, before: Before) -> None:
-        """Keep what a command began with, since not all that it has made could be looked at: it stays to be found."""
+        """Keep what an ended command began with, of which not all could be looked at: a later one's end does."""
+        before.ended_ns = time.time_ns()
         with self._lock:
             self._unsettled = [*self._unsettled[1 - _UNSETTLED_MAX :], before]
+
+    def settled(self, before: Before) -> None:
+        """Forget those that were kept for a command at whose end all could be looked at."""
+        with self._lock:
+            self._unsettled = [other for other in self._unsettled if other not in before.others]
 
     def begin(self, guard: Guard, paths: Sequence[str]) -> dict[str, str | None]:
         """Return the state of each path from before all commands that run now."""
@@ -133,7 +140,9 @@ def _has_changed(path: str, before: str | None) -> bool:
 
 def _differs(path: str, before: str | None) -> bool:
     new_repository = before is None and os.path.basename(path) == ".git"
-    return _state(path) != before and not (new_repository and is_harmless(path))
+    state = _state(path)
+    # What is gone is gone: a person may take away a link, and no sandbox holds one.
+    return state not in (before, None) and not (new_repository and is_harmless(path))
 
 
 def _put_right_once(path: str, before: str | None) -> bool:
@@ -190,7 +199,7 @@ def put_repositories_right(
         name = decisive_name(path)
         try:
             os.lstat(name)
-            if repository is None or not _is_surely_harmless(repository, whole, roots):
+            if repository is None or not is_surely_harmless(repository, whole, roots):
                 _move_aside(name)
                 moved.append(name)
         except OSError:
@@ -198,7 +207,7 @@ def put_repositories_right(
     return moved, all_there
 
 
-def _is_surely_harmless(repository: str, whole: Collection[str], roots: Collection[str]) -> bool:
+def is_surely_harmless(repository: str, whole: Collection[str], roots: Collection[str]) -> bool:
     """Say so of a new repository. Raises OSError where it changes meanwhile."""
     try:
         return is_harmless(repository, whole, roots)

@@ -59,19 +59,20 @@ def content_of(path: str, *, keep: bool = False) -> Content | None:
         if stat.S_ISDIR(mode):
             digest = _digest(path)
             return None if digest is None else Content(mode, digest, owner)
-        data = os.fsencode(os.readlink(path)) if stat.S_ISLNK(mode) else _bytes(path)
+        data = os.fsencode(os.readlink(path)) if stat.S_ISLNK(mode) else regular_bytes(path)
     except OSError:
         return None
     return None if data is None else Content(mode, sha256(data).digest(), owner, data if keep else None)
 
 
-def _bytes(path: str) -> bytes | None:
+def regular_bytes(path: str, most: int = CONTENT_BYTES_MAX) -> bytes | None:
+    """Return what a regular file holds, None where that is more, or it is none. Never waits. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
     with os.fdopen(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
-        data = file.read(CONTENT_BYTES_MAX + 1)
-    return data if len(data) <= CONTENT_BYTES_MAX else None
+        data = file.read(most + 1)
+    return data if len(data) <= most else None
 
 
 def _digest(folder: str) -> bytes | None:
@@ -89,7 +90,7 @@ def _digest(folder: str) -> bytes | None:
             elif stat.S_ISLNK(info.st_mode):
                 data = os.fsencode(os.readlink(path))
             else:
-                data = _bytes(path)
+                data = regular_bytes(path)
             if data is None or len(found) == _ENTRIES_MAX or (left := left - len(data)) < 0:
                 return None
             found.append((os.fsencode(path[len(folder) :]), info.st_mode, data))

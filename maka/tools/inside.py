@@ -4,6 +4,7 @@ import errno
 import os
 import re
 from collections.abc import Collection, Mapping
+from time import monotonic
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from maka.tools.before import Before, Standing, is_same, names_in, standing
 from maka.tools.boundary import refusal_text
 from maka.tools.closed import open_again
 from maka.tools.denial import Kind, likely
-from maka.tools.guard import Guard, Guards, put_aside, put_back, put_repositories_right
+from maka.tools.guard import Guard, Guards, is_surely_harmless, put_aside, put_back, put_repositories_right
 from maka.tools.new_repository import runs_the_same
 from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, covers, is_under, needed, sandbox_policy
 from maka.tools.repositories import decisive_name
@@ -37,6 +38,9 @@ LOST = (
 
 LOOKS_A_WALK = 10
 _ROUNDS, _RESTLESS = 64, 4
+_ROUNDS_S = 3.0
+"""For so long one command's end may keep others waiting, beyond one round."""
+
 _NAMED_MAX = 50
 _NOT_SET_UP = re.compile(
     r"bwrap: |the sandbox could not be set up|\S+: \d+: exec: \S+: (?:not found|Permission denied)"
@@ -57,6 +61,7 @@ class Inside:
         self._before = Before(boundary, ground, guards.made, guards.enter)
         self._guard = Guard(self._watched(), guards)
         self._looks = 0
+        self._is_torn = False
         self._network = False
         self._suspects: frozenset[str] = frozenset()
         self._moved: set[str] = set()
@@ -80,7 +85,7 @@ class Inside:
         self._looks += 1
         if self._looks % LOOKS_A_WALK == 0 or self._before.renewed():
             self._put_planted_right()
-        return bool(self._lost)
+        return bool(self._lost or self._undone)
 
     def _put_planted_right(self) -> bool:
         """Walk through all that can be written and put right what has come; names that are watched are done already.
@@ -88,7 +93,7 @@ class Inside:
         Return whether all was found: each round that moves something may uncover more, and what goes from its place
         just now, with its folder, is found in another one.
         """
-        restless = 0
+        restless, until_s = 0, monotonic() + _ROUNDS_S
         for _ in range(_ROUNDS):
             self._stuck.clear()
             moved, is_whole = self._round()
@@ -96,6 +101,8 @@ class Inside:
             restless = 0 if moved else restless + 1
             if not moved and (is_whole or restless == _RESTLESS):
                 return is_whole
+            if monotonic() > until_s:
+                return False
         return False
 
     def _round(self) -> tuple[list[str], bool]:
@@ -110,6 +117,7 @@ class Inside:
         found = standing(names)
         moved_names, all_moved = self._put_names_right(found)
         moved += moved_names
+        self._is_torn = now.is_torn
         is_whole = all_seen and all_moved and not now.is_torn and len(found) == len(set(names))
         # What a planted name or setting leads to needs no protection once that is gone.
         if not moved:
@@ -168,10 +176,24 @@ class Inside:
             return [], False
         others = standing(path for path in paths if os.path.basename(path) not in (*PROTECTED_NAMES, ".git"))
         come = [path for path in self._before.come(others) if not any(is_under(path, folder) for folder in new)]
+        worktrees = {folder for path in come if self._is_new_worktree(folder := os.path.dirname(path))}
+        come = [path for path in come if os.path.dirname(path) not in worktrees]
         planted = [path for path in come if self._before.holds(path) and not self._made.holds(path)]
         moved, stuck = put_aside(planted)
         self._stuck.update(stuck)
         return moved, is_whole and len(moved) == len(planted)
+
+    def _is_new_worktree(self, folder: str) -> bool:
+        """Say whether a folder is what a repository from before notes of a worktree, wherever that is, and harmless."""
+        walk = self._before.walk
+        known = (*walk.folders, *walk.git)
+        above = os.path.dirname(folder)
+        if os.path.basename(above) != "worktrees" or os.path.dirname(above) not in known:
+            return False
+        try:
+            return is_surely_harmless(folder, known, walk.roots)
+        except OSError:  # it changes at this moment
+            return False
 
     def _opened(self) -> Walk:
         """Walk through what there is when everything was opened that has been closed since the command began."""
@@ -243,11 +265,13 @@ class Inside:
             is_settled = self._put_planted_right()
         except Exception:  # of ours: whatever a command made must not keep us from saying so
             is_settled = False
+        self._before.is_over = True
         if is_settled:
-            self._before.is_over = True
+            self._guards.settled(self._before)
         else:
             self._guards.keep(self._before)
-        return is_settled
+        # Where others make and remove folders all the time the next command's end looks again.
+        return is_settled or self._is_torn
 
     def _allowed(self, path: str) -> bool:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from maka.tools.closed import is_closed
 from maka.tools.git_config import differs_plainly, is_plain, settings_of
-from maka.tools.identity import Content
+from maka.tools.identity import Content, regular_bytes
 from maka.tools.policy import is_under
 
 _CONFIG_BYTES_MAX = 64 << 10
@@ -74,9 +74,6 @@ def _pointed(pointer: str) -> str | None:
 
 
 def _text(path: str) -> str | None:
-    """Return the text of a small regular file."""
-    info = os.lstat(path)
-    if not stat.S_ISREG(info.st_mode) or info.st_size > _CONFIG_BYTES_MAX:
-        return None
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-        return file.read()
+    """Return the text of a small regular file: a command that still runs may swap it for anything at this moment."""
+    data = regular_bytes(path, _CONFIG_BYTES_MAX)
+    return None if data is None else data.decode("utf-8", "surrogateescape")

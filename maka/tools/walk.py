@@ -27,7 +27,7 @@ from maka.tools.repositories import (
     shared_repository,
 )
 
-_ASIDE = re.compile(rf"{re.escape(ASIDE)}-[0-9a-f]+$")
+_ASIDE = re.compile(rf"({'|'.join(map(re.escape, ('.git', *PROTECTED_NAMES)))}){re.escape(ASIDE)}-[0-9a-f]+")
 """What was moved aside is nobody's state from before, wherever it goes from there."""
 
 _PASSED_OVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
@@ -156,7 +156,7 @@ class Walk:
                     path = os.path.join(folder, name)
                     if name in PROTECTED_NAMES or name == ".git":
                         yield path
-                    elif kind == "folder" and name not in _PASSED_OVER and _ASIDE.search(name) is None:
+                    elif kind == "folder" and name not in _PASSED_OVER and _ASIDE.fullmatch(name) is None:
                         below.append(path)
                     elif kind == "link" and (led := _folder_in(path, root)) is not None:
                         below.append(led)

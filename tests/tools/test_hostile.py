@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from maka.contracts.content import Outcome
 from maka.contracts.tool_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
-from maka.tools import before, inside, repositories, survey, walk
+from maka.tools import before, identity, inside, new_repository, repositories, survey, walk
 from maka.tools.git_config import differs_plainly
 from maka.tools.guard import Guards
 from maka.tools.policy import Ground
@@ -103,6 +103,7 @@ def test_remotes_in_files_of_their_own_are_settings(bench: Bench, repository: Pa
 
 
 def test_a_shell_that_waits_for_a_plain_change_is_found_later(repository: Path) -> None:
+    git(repository, "remote", "add", "origin", "https://example.org/a.git")
     command = begun(repository)
     git(repository, "config", "branch.b.remote", "origin")
     assert not command.look()
@@ -175,6 +176,7 @@ def test_settings_that_were_not_kept_are_told_and_stay(repository: Path) -> None
     ],
 )
 def test_a_persons_ordinary_settings_stay(repository: Path, words: tuple[str, ...]) -> None:
+    git(repository, "remote", "add", "origin", "https://example.org/a.git")
     git(repository, "config", "alias.st", "status")
     git(repository, "config", "core.fsmonitor", "false")
     command = begun(repository)
@@ -184,7 +186,9 @@ def test_a_persons_ordinary_settings_stay(repository: Path, words: tuple[str, ..
     assert (repository / ".git" / "config").read_text() == config
 
 
-@pytest.mark.parametrize("url", ["./evil", "../evil", "/evil", "~/evil", "file:///evil", "evil::x", "odd://x", "a/b"])
+@pytest.mark.parametrize(
+    "url", ["./evil", "../evil", "/evil", "~/evil", "file:///evil", "evil::x", "odd://x", "a/b", "evil"]
+)
 def test_a_remote_that_runs_hooks_here_is_no_ordinary_setting(url: str) -> None:
     """Its hooks run here, as the person, when something is pushed to it."""
     assert not differs_plainly("", f'[remote "origin"]\n\tpushurl = {url}\n')
@@ -218,6 +222,91 @@ def running(text: str, folder: Path) -> list[bytes]:
     asked = ("git", "config", "--file", str(folder / "config"), "--list", "-z")
     listed = subprocess.run(asked, check=False, capture_output=True).stdout.split(b"\0")
     return [one for one in listed if one and not one.startswith((b"core.bare", b"branch."))]
+
+
+def test_a_put_back_keeps_to_what_the_first_command_found(repository: Path, tmp_path: Path) -> None:
+    """A file that one command could change, since a person replaced it, is no other command's state from before."""
+    git(repository, "config", "core.hooksPath", "ours")
+    git(repository, "remote", "add", "origin", "https://example.org/a.git")
+    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
+    config = repository / ".git" / "config"
+    for root in (repository, tmp_path / "tree"):
+        guards = Guards()
+        first = begun(root, guards)
+        git(repository, "config", f"branch.{root.name}.remote", "origin")
+        good = config.read_text()
+        assert not first.look(), "that was a plain change"
+        config.write_text(good.replace("hooksPath = ours", "fsmonitor = ./evil"))  # nothing holds it any more
+        second = begun(root, guards)
+        assert first.look(), "it has to end"
+        ended(first)
+        ended(second)
+        assert config.read_text() == good
+
+
+def test_what_was_accepted_under_its_name_is_nothing_under_another(workspace: Path) -> None:
+    """The sandbox no longer holds it."""
+    path = workspace / "AGENTS.md"
+    path.write_text("be good\n")
+    command = begun(workspace)
+    saved(path, "be good\n")()
+    assert not command.look()
+    (workspace / "sub").mkdir()
+    path.rename(workspace / "sub" / ".envrc")
+    path.write_text("be good\n")
+    assert "sub/.envrc" in ended(command)
+
+
+def test_a_pipe_in_place_of_settings_stops_nothing(workspace: Path) -> None:
+    """Another command swaps it in at the moment of the look."""
+    (workspace / "new" / ".git").mkdir(parents=True)
+    os.mkfifo(workspace / "new" / ".git" / "config")
+    assert not new_repository.is_harmless(str(workspace / "new" / ".git"))
+    assert identity.regular_bytes(str(workspace / "new" / ".git" / "config")) is None
+
+
+def test_what_a_person_makes_after_an_unsettled_end_is_theirs(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guards = Guards()
+    command = begun(workspace, guards)
+    with monkeypatch.context() as patch:
+        patch.setattr(inside, "put_repositories_right", None)
+        ended(command)
+    (workspace / "sub").mkdir()
+    (workspace / "sub" / "CLAUDE.md").write_text("be good")
+    os.utime(workspace / "sub" / "CLAUDE.md")
+    for _ in range(2):
+        assert ended(begun(workspace, guards)) == ""
+
+
+def test_a_persons_worktree_beside_the_repository_stays(repository: Path, tmp_path: Path) -> None:
+    command = begun(repository)
+    git(repository, "worktree", "add", "-q", str(tmp_path / "beside"))
+    assert ended(command) == ""
+    git(tmp_path / "beside", "status")
+
+
+def test_a_worktree_that_leads_elsewhere_is_moved_aside(repository: Path, tmp_path: Path) -> None:
+    command = begun(repository)
+    git(repository, "worktree", "add", "-q", str(tmp_path / "beside"))
+    (repository / ".git" / "worktrees" / "beside" / "config.worktree").write_text("[core]\n\tfsmonitor = ./evil\n")
+    assert "worktrees/beside" in ended(command)
+
+
+def test_a_link_that_a_person_takes_away_is_gone(workspace: Path) -> None:
+    (workspace / "AGENTS.md").write_text("be good")
+    (workspace / "CLAUDE.md").symlink_to("AGENTS.md")
+    command = begun(workspace)
+    (workspace / "CLAUDE.md").unlink()
+    assert ended(command) == ""
+    assert not os.path.lexists(workspace / "CLAUDE.md")
+
+
+@pytest.mark.parametrize("name", ["lib.maka-aside-1", "sub/.git.maka-aside"])
+def test_a_name_like_ours_hides_nothing(workspace: Path, name: str) -> None:
+    command = begun(workspace)
+    (workspace / name).mkdir(parents=True)
+    (workspace / name / "CLAUDE.md").write_text("evil")
+    assert "CLAUDE.md" in ended(command)
 
 
 # -- two at once --------------------------------------------------------------------------------------------------

@@ -119,6 +119,7 @@ def test_settings_that_make_git_run_more_are_put_back(
 
 def test_settings_that_only_say_plain_things_stay(bench: Bench, repository: Path) -> None:
     git(repository, "config", "core.hooksPath", "hooks-of-ours")
+    git(repository, "remote", "add", "origin", "https://example.org/a.git")
     text = meanwhile(bench, lambda: git(repository, "config", "branch.b.remote", "origin"), "echo done")
     assert text == "on\ndone\n"
     assert "origin" in (repository / ".git" / "config").read_text()
