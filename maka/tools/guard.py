@@ -208,12 +208,12 @@ def put_repositories_right(
 
 
 def is_surely_harmless(repository: str, whole: Collection[str], roots: Collection[str]) -> bool:
-    """Say so of a new repository. Raises OSError where it changes meanwhile."""
+    """Say so of a new repository. Raises FileNotFoundError where it goes meanwhile."""
     try:
         return is_harmless(repository, whole, roots)
-    except OSError:
+    except FileNotFoundError:
         raise
-    except Exception:  # of ours: what we can't judge must not shield itself and all else
+    except Exception:  # a fault of ours, too: what can't be judged must not shield itself and all else
         return False
 
 

@@ -68,10 +68,13 @@ def content_of(path: str, *, keep: bool = False) -> Content | None:
 def regular_bytes(path: str, most: int = CONTENT_BYTES_MAX) -> bytes | None:
     """Return what a regular file holds, None where that is more, or it is none. Never waits. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
-    with os.fdopen(fd, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
-        data = file.read(most + 1)
+        with open(fd, "rb", closefd=False) as file:
+            data = file.read(most + 1)
+    finally:
+        os.close(fd)
     return data if len(data) <= most else None
 
 

@@ -257,12 +257,21 @@ def test_what_was_accepted_under_its_name_is_nothing_under_another(workspace: Pa
     assert "sub/.envrc" in ended(command)
 
 
-def test_a_pipe_in_place_of_settings_stops_nothing(workspace: Path) -> None:
+def test_another_thing_in_place_of_settings_stops_nothing(workspace: Path) -> None:
     """Another command swaps it in at the moment of the look."""
     (workspace / "new" / ".git").mkdir(parents=True)
-    os.mkfifo(workspace / "new" / ".git" / "config")
-    assert not new_repository.is_harmless(str(workspace / "new" / ".git"))
-    assert identity.regular_bytes(str(workspace / "new" / ".git" / "config")) is None
+    config = workspace / "new" / ".git" / "config"
+    for make in (os.mkfifo, os.mkdir):
+        make(config)
+        assert not new_repository.is_harmless(str(config.parent))
+        assert identity.regular_bytes(str(config)) is None
+        (os.rmdir if config.is_dir() else os.unlink)(config)
+
+
+@pytest.mark.parametrize("odd", ["mkdir -p d/.git/config", "mkdir -p d/.git; ln -s config d/.git/config"])
+def test_settings_that_are_no_file_make_no_harmless_repository(bench: Bench, odd: str) -> None:
+    assert "d/.git" in bench.run("Bash", command=odd).text
+    assert not (bench.cwd / "d" / ".git").exists()
 
 
 def test_what_a_person_makes_after_an_unsettled_end_is_theirs(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
