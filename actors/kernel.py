@@ -221,7 +221,7 @@ class KernelActor(MakaActor[ToKernel]):
         live = self._start(session_id)
         number, self._next_number = self._next_number, self._next_number + 1
         live.sent += 1
-        before = session_index.newest_in(reader.header_bytes(), command.real_cwd)  # its grants to the workspace go on
+        before = session_index.in_folder(reader.header_bytes(), command.real_cwd)  # their grants to it go on
         live.address.tell(OpenSession(number=number, before=before, command=command, reply=message.reply))
 
     def _route(self, session_id: SessionId, message: SessionCommand) -> None:

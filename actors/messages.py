@@ -18,6 +18,7 @@ from maka.contracts import commands
 from maka.contracts.actions import ProcessStarted
 from maka.contracts.commands import Reply
 from maka.contracts.ids import RunId, SessionId
+from projections.session_index import Placed
 
 
 class ProcessOfRun(Struct, frozen=True, kw_only=True):
@@ -182,10 +183,10 @@ class Sweep(Message, frozen=True):
 
 
 class OpenSession(Message, frozen=True):
-    """Make the session: its first message, instead of Load. `before` is the newest session of the same directory."""
+    """Make the session: its first message, instead of Load. `before` are those of the same directory, newest first."""
 
     number: int
-    before: SessionId | None
+    before: tuple[Placed, ...]
     command: commands.CreateSession
     reply: ReplyTo[Reply]
 

@@ -1,5 +1,8 @@
 """How a session's run is opened: provider, prompt and tools are looked up, and the first append is built."""
 
+from collections.abc import Sequence
+from itertools import chain
+
 from msgspec import Struct
 
 from actors import request, session_protocol
@@ -13,10 +16,11 @@ from maka.contracts.boundary import CarriedGrant
 from maka.contracts.commands import ChangeBoundary, Reply, SendMessage
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import FoldError, LedgerError, Refusal, RefusalCode, RefusedError
-from maka.contracts.ids import MessageId, SessionId
+from maka.contracts.ids import MessageId
 from maka.contracts.model_ports import Provider
 from maka.contracts.ports import Append, CommandKey, LedgerReader
 from projections import boundary
+from projections.session_index import Placed
 
 
 class Order(Struct, frozen=True):
@@ -149,12 +153,21 @@ def _provider(ports: Ports, order: Order, fallback: str) -> Provider:
         return ports.providers(fallback)
 
 
-def carried_grants(reader: LedgerReader, before: SessionId | None) -> tuple[CarriedGrant, ...]:
-    """Return the workspace grants of the newest session of the same directory; none where it can't be read."""
-    if before is None:
+def carried_grants(reader: LedgerReader, before: Sequence[Placed]) -> tuple[CarriedGrant, ...]:
+    """Return the grants to a directory that hold by now; none where one of its sessions can't be read.
+
+    `before` are its sessions, newest first. The newest one began with what held then; what others changed since is in
+    those whose facts go on after its first.
+    """
+    if not before:
         return ()
+    newest, *others = before
     try:
-        state = boundary.project(reader.iter_session(before))
-    except (LedgerError, FoldError):
+        facts = reader.iter_session(newest.session_id)
+        first = next(facts)
+        state = boundary.project(chain([first], facts))
+        late = [one for one in others if one.boundary_revision and one.position > first.position]
+        changes = [boundary.changes_since(reader.iter_session(one.session_id), first.position) for one in late]
+    except (LedgerError, FoldError, StopIteration):
         return ()
-    return () if state is None else boundary.carried_by(state)
+    return () if state is None else boundary.carried_by(state, changes)

@@ -52,8 +52,38 @@ def for_run(state: BoundaryState, run_id: RunId) -> Boundary:
     return replace(state.boundary, grants=grants)
 
 
-def carried_by(state: BoundaryState) -> tuple[CarriedGrant, ...]:
-    """Return the grants that a later session of the same workspace begins with."""
+class WorkspaceChanges(Struct, frozen=True):
+    """What a session granted to its workspace after a position, and which of its grants were taken back then."""
+
+    made: tuple[CarriedGrant, ...]
+    taken: frozenset[EventId]
+
+
+def changes_since(items: Iterable[Committed], position: int) -> WorkspaceChanges:
+    """Return what a session changed after a position, given all its facts in order."""
+    state: BoundaryState | None = None
+    then: BoundaryState | None = None
+    for item in items:
+        state = fold(state, item)
+        then = state if item.position <= position else then
+    after = () if state is None else _to_workspace(state)
+    known = frozenset(grant.origin for grant in (() if then is None else _to_workspace(then)))
+    made = tuple(grant for grant in after if grant.origin not in known)
+    return WorkspaceChanges(made, known - {grant.origin for grant in after})
+
+
+def carried_by(state: BoundaryState, others: Iterable[WorkspaceChanges] = ()) -> tuple[CarriedGrant, ...]:
+    """Return the grants that a later session of the same workspace begins with.
+
+    `state` is the newest session's, `others` what earlier ones changed since that one was opened.
+    """
+    others = tuple(others)
+    grants = (*_to_workspace(state), *(grant for other in others for grant in other.made))
+    taken = {origin for other in others for origin in other.taken}
+    return tuple(grant for grant in grants if grant.origin not in taken)
+
+
+def _to_workspace(state: BoundaryState) -> tuple[CarriedGrant, ...]:
     grants = (grant for grant in state.boundary.grants if grant.scope == "workspace")
     return tuple(CarriedGrant(origin=grant.origin, expansion=grant.expansion) for grant in grants)
 

@@ -71,11 +71,13 @@ class Numbered(Struct, frozen=True, gc=False):
 
 
 class Placed(Struct, frozen=True, gc=False, rename="camel"):
-    """As much of a header as says which session of a directory is the newest."""
+    """As much of a header as says which sessions a directory has, and whether their boundaries were ever changed."""
 
     session_id: SessionId
     number: int
     real_cwd: str
+    position: int
+    boundary_revision: int = 0
 
 
 _placed = msgspec.json.Decoder(Placed)
@@ -97,17 +99,17 @@ def decode(data: bytes | memoryview) -> Header:
         raise CodecError(f"not a session header (maka verify --rebuild makes it anew): {error}") from None
 
 
-def newest_in(headers: Iterable[bytes], real_cwd: str) -> SessionId | None:
-    """Return the newest session of a directory. A header that can't be read is passed over: its session shows it."""
-    newest: Placed | None = None
+def in_folder(headers: Iterable[bytes], real_cwd: str) -> tuple[Placed, ...]:
+    """Return the sessions of a directory, the newest first. A header that can't be read is passed over."""
+    found: list[Placed] = []
     for data in headers:
         try:
-            found = _placed.decode(data)
+            placed = _placed.decode(data)
         except msgspec.MsgspecError:
             continue
-        if found.real_cwd == real_cwd and (newest is None or found.number > newest.number):
-            newest = found
-    return None if newest is None else newest.session_id
+        if placed.real_cwd == real_cwd:
+            found.append(placed)
+    return tuple(sorted(found, key=lambda placed: placed.number, reverse=True))
 
 
 def number_of(data: bytes | memoryview) -> int:

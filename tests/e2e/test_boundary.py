@@ -356,3 +356,27 @@ def test_h28_an_approval_outlives_a_kill_and_is_granted_as_shown(world: World, o
     (grant,) = world.machine.maka("rules", "1", "--json", **env).record["grants"]
     assert grant["expansion"] == shown["expansion"]
     assert world.machine.maka("verify", **env).code == 0
+
+
+def grants_of(maka: Maka, session: SessionId) -> list[EventId]:
+    return [grant.origin for grant in maka.manager.boundary(session).grants]
+
+
+def test_a_workspace_grant_goes_on_from_whichever_session_it_was_made_in(world: World, outside: Path) -> None:
+    """Also after a restart; what any of them takes back is gone for later ones."""
+    maka = opened(world, runs_whatever_is_decided(outside), outside)
+    first, second = maka.new_session(), maka.new_session()
+    one, two = below_one(outside), Expansion(network=True)
+    maka.manager.change_boundary(first, grants=one, scope="workspace")
+    third = maka.new_session()
+    assert grants_of(maka, third) == grants_of(maka, first)
+    assert grants_of(maka, second) == []
+    maka.manager.change_boundary(second, grants=two, scope="workspace")
+    maka.manager.change_boundary(second, grants=two, scope="session")
+    maka.reopen()
+    fourth = maka.new_session()
+    assert grants_of(maka, fourth) == [*grants_of(maka, third), grants_of(maka, second)[0]]
+    maka.manager.change_boundary(first, revoked=tuple(grants_of(maka, first)))
+    fifth = maka.new_session()
+    assert grants_of(maka, fifth) == grants_of(maka, second)[:1]
+    assert grants_of(maka, fourth)[:1] == grants_of(maka, third), "those that are there keep what they began with"
