@@ -141,12 +141,14 @@ def _verdict(
 
 def accepted(name: str, schema: Mapping[str, Any]) -> str:
     """Say which arguments a tool takes."""
-    properties = _mapping(schema.get("properties"))
-    if not properties:
-        return f"{name} takes no arguments"
+    fields = _fields(schema)
+    return f"{name} takes: {fields}" if fields else f"{name} takes no arguments"
+
+
+def _fields(schema: Mapping[str, Any]) -> str:
     required = _names(schema.get("required"))
-    fields = [field if field in required else f"{field} (optional)" for field in properties]
-    return f"{name} takes: {', '.join(fields)}"
+    properties = _mapping(schema.get("properties"))
+    return ", ".join(field if field in required else f"{field} (optional)" for field in properties)
 
 
 def fitted(args: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +168,8 @@ def _object(value: Any, schema: Mapping[str, Any], where: str) -> dict[str, Any]
     required = _names(schema.get("required"))
     if schema.get("additionalProperties") is False and (unknown := [name for name in given if name not in properties]):
         many = "1 unknown field was" if len(unknown) == 1 else f"{len(unknown)} unknown fields were"
-        raise ArgumentError(f"{many} given")
+        there = f" in {where[:-1]}, which takes: {_fields(schema)}" if where else ""
+        raise ArgumentError(f"{many} given{there}")
     out: dict[str, Any] = {name: item for name, item in given.items() if name not in properties}
     for name, inner in properties.items():
         item = given.get(name, _MISSING)

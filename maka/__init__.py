@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from maka.app import Host, open_host, open_reader
     from maka.config import Config, load_config, presets, with_profile
-    from maka.contracts.commands import BackgroundStopped, MessageAccepted, SessionCreated, StopReceipt, UndoReceipt
+    from maka.contracts.boundary import Boundary, Expansion, FileEntry
+    from maka.contracts.commands import (
+        AnswerTaken,
+        BackgroundStopped,
+        MessageAccepted,
+        SessionCreated,
+        StopReceipt,
+        UndoReceipt,
+    )
     from maka.contracts.content import RunLimits
     from maka.contracts.errors import (
         ExitCode,
@@ -32,36 +40,45 @@ if TYPE_CHECKING:
         Complete,
         ErrorEvent,
         RunEnded,
+        SandboxBoundaryRequest,
         SessionEvent,
         TextComplete,
         TextDelta,
         ToolResultEvent,
         ToolStart,
+        UserQuestionAsked,
     )
     from maka.session_manager import SessionManager
     from maka.subscription import Subscription, SubscriptionLostError
     from projections.background import Shell
+    from projections.inbox import PendingWait
 
 __all__ = [
     "Abort",
+    "AnswerTaken",
     "BackgroundStopped",
+    "Boundary",
     "Committed",
     "Complete",
     "Config",
     "ErrorEvent",
     "ExitCode",
+    "Expansion",
     "FailureClass",
+    "FileEntry",
     "Host",
     "LedgerError",
     "MessageAccepted",
     "ModelProfile",
     "OutcomeUnknownError",
+    "PendingWait",
     "Refusal",
     "RefusalCode",
     "RefusedError",
     "RunEnded",
     "RunLimits",
     "RuntimeEvent",
+    "SandboxBoundaryRequest",
     "SessionCreated",
     "SessionEvent",
     "SessionManager",
@@ -76,6 +93,7 @@ __all__ = [
     "ToolResultEvent",
     "ToolStart",
     "UndoReceipt",
+    "UserQuestionAsked",
     "load_config",
     "open_host",
     "open_reader",
@@ -86,7 +104,8 @@ __all__ = [
 _HOMES = {
     "maka.app": "Host open_host open_reader",
     "maka.config": "Config load_config presets with_profile",
-    "maka.contracts.commands": "BackgroundStopped MessageAccepted SessionCreated StopReceipt UndoReceipt",
+    "maka.contracts.boundary": "Boundary Expansion FileEntry",
+    "maka.contracts.commands": "AnswerTaken BackgroundStopped MessageAccepted SessionCreated StopReceipt UndoReceipt",
     "maka.contracts.content": "RunLimits",
     "maka.contracts.errors": (
         "ExitCode FailureClass LedgerError OutcomeUnknownError Refusal RefusalCode RefusedError StoreHeldError "
@@ -95,11 +114,13 @@ _HOMES = {
     "maka.contracts.events": "Committed RuntimeEvent",
     "maka.contracts.model_ports": "ModelProfile",
     "maka.contracts.session_events": (
-        "Abort Complete ErrorEvent RunEnded SessionEvent TextComplete TextDelta ToolResultEvent ToolStart"
+        "Abort Complete ErrorEvent RunEnded SandboxBoundaryRequest SessionEvent TextComplete TextDelta ToolResultEvent "
+        "ToolStart UserQuestionAsked"
     ),
     "maka.session_manager": "SessionManager",
     "maka.subscription": "Subscription SubscriptionLostError",
     "projections.background": "Shell",
+    "projections.inbox": "PendingWait",
 }
 
 

@@ -23,7 +23,12 @@ SCHEMA: dict[str, Any] = {
         "deep": {"type": "boolean"},
         "mode": {"type": "string", "enum": ["fast", "slow"]},
         "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
-        "at": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]},
+        "at": {
+            "type": "object",
+            "properties": {"x": {"type": "number"}},
+            "required": ["x"],
+            "additionalProperties": False,
+        },
     },
     "required": ["path"],
     "additionalProperties": False,
@@ -137,6 +142,10 @@ def test_h10_arguments_cut_by_the_output_limit_are_never_run() -> None:
         ({"path": "a", "at": {}}, "the field at.x is missing"),
         ({"path": "a", "at": {"x": "1"}}, "the field at.x must be a number"),
         ({"path": "a", "secret-123": 1}, "1 unknown field was given"),
+        (
+            {"path": "a", "at": {"secret-123": 1}},
+            "1 unknown field was given in at, which takes: x",
+        ),
     ],
 )
 def test_arguments_that_dont_fit_are_refused_without_their_values(args: dict[str, Any], says: str) -> None:
