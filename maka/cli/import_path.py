@@ -9,7 +9,6 @@ import os
 import sys
 import sysconfig
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
@@ -30,15 +29,14 @@ class _OwnPackages:
 
 def hold() -> None:
     """Take the current folder, and a checkout, off the search path; nothing that only holds what was installed."""
-    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    is_checkout = os.path.isfile(os.path.join(folder, "pyproject.toml"))
-    if is_checkout:
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+    dropped: set[str] = set()
+    if os.path.isfile(os.path.join(folder, "pyproject.toml")):
         sys.meta_path.append(_OwnPackages(folder))
-    dropped = {"", os.path.realpath(folder)} if is_checkout else {""}
-    if os.path.basename(sys.argv[0]) == "__main__.py" and not getattr(sys.flags, "safe_path", False):
-        with suppress(OSError):  # `-m` put it there
-            if is_checkout or os.path.realpath(sys.path[0]) != os.path.realpath(folder):
-                dropped.add(os.path.realpath(os.getcwd()))
+        dropped.add(folder)
+    real = {one: os.path.realpath(one) for one in sys.path if one}
+    by_module = os.path.basename(sys.argv[0]) == "__main__.py" and not sys.flags.safe_path
+    if by_module and (current := real.get(sys.path[0])) not in (None, folder):
+        dropped.add(str(current))
     installed = {os.path.realpath(path) for path in sysconfig.get_paths().values()}
-    kept = {one: os.path.realpath(one) for one in sys.path if one}
-    sys.path[:] = [one for one, real in kept.items() if real in installed or real not in dropped]
+    sys.path[:] = [one for one, its in real.items() if its in installed or its not in dropped]

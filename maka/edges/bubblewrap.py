@@ -18,7 +18,7 @@ Laws:
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import product
 from shlex import quote
 
@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from maka.contracts.tool_ports import PROGRAM_PLACES, Launch, SandboxPolicy
 from maka.edges.call_filter import call_filter
 from maka.edges.inputs import input_word
-from maka.edges.landlock import Wall, find_wall, variables
+from maka.edges.landlock import Wall, base_of, find_wall, variables
 from maka.edges.process_tree import MARK_VARIABLE
 from maka.edges.sandbox_probe import Outcome, run_probe
 from maka.edges.spawn_bounds import namespace_words
@@ -118,7 +118,7 @@ class Bubblewrap:
             options += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
         for folder in _SPARE:
             options += ["--perms", "1777", "--size", str(TMP_BYTES_MAX), "--tmpfs", folder]
-        own = [self._wall.prefix] if self._wall is not None and _base_of(self._wall.prefix, _SPARE) else []
+        own = [self._wall.prefix] if self._wall is not None and base_of(self._wall.prefix, _SPARE) else []
         for path in (*own, *_RUN_PROGRAMS, *(_RUN_NETWORK if policy.network else ())):
             options += ["--ro-bind-try", path, path]
         for _, mount in sorted(_mounts(policy), key=lambda one: one[0]):
@@ -144,14 +144,9 @@ def _bare(policy: SandboxPolicy) -> SandboxPolicy:
     shown = (*policy.readable, *policy.writable, *PROGRAM_PLACES)
     return replace(
         policy,
-        hidden=tuple(path for path in policy.hidden if _base_of(path, shown) is not None),
-        hidden_files=tuple(path for path in policy.hidden_files if _base_of(path, shown) is not None),
+        hidden=tuple(path for path in policy.hidden if base_of(path, shown) is not None),
+        hidden_files=tuple(path for path in policy.hidden_files if base_of(path, shown) is not None),
     )
-
-
-def _base_of(path: str, bases: Sequence[str]) -> str | None:
-    """Return the first of some folders that a path lies in."""
-    return next((base for base in bases if path.startswith(base.rstrip("/") + "/")), None)
 
 
 def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
@@ -188,7 +183,7 @@ def _check(policy: SandboxPolicy) -> str:
     binds = (*policy.readable, *policy.pinned, *policy.protected, *policy.writable)
     for bound, paths in ((True, binds), (False, (*policy.hidden, *policy.hidden_files))):
         for path in paths:
-            base = _base_of(path, others) or _base_of(path, bases)
+            base = base_of(path, others) or base_of(path, bases)
             if base is None:
                 continue
             is_, its = (known.setdefault(one, f"m{len(known)}") for one in (path, base))

@@ -88,23 +88,20 @@ def _rights_behind(policy: SandboxPolicy, own: Sequence[str]) -> dict[str, int]:
     """Return the rights of each path that has others than its surroundings."""
     writable = (*policy.writable, *own)
     unseen = [
-        path
-        for path in (*policy.hidden, *policy.hidden_files, *policy.absent)
-        if not any(path.startswith(base.rstrip("/") + "/") for base in writable)
+        path for path in (*policy.hidden, *policy.hidden_files, *policy.absent) if base_of(path, writable) is None
     ]
-    writable_here = tuple(policy.writable)
-    inside = [
-        path
-        for path in policy.readable
-        if any(path.startswith(f"{folder}/") for folder in unseen)
-        and not any(path.startswith(base.rstrip("/") + "/") for base in writable_here)
-    ]
+    inside = [path for path in policy.readable if base_of(path, unseen) and not base_of(path, policy.writable)]
     return {
         **dict.fromkeys(unseen, 0),
         **dict.fromkeys(inside, READS),
         **dict.fromkeys(writable, READS | WRITES),
         "/dev": READS | WRITES | IOCTL_DEV,
     }
+
+
+def base_of(path: str, bases: Sequence[str]) -> str | None:
+    """Return the first of some folders that a path lies in."""
+    return next((base for base in bases if path.startswith(base.rstrip("/") + "/")), None)
 
 
 def variables(env: Mapping[str, str]) -> bytes:

@@ -142,7 +142,7 @@ def _differs(path: str, before: str | None) -> bool:
     new_repository = before is None and os.path.basename(path) == ".git"
     state = _state(path)
     # What is gone is gone: a person may take away a link, and no sandbox holds one.
-    return state not in (before, None) and not (new_repository and is_harmless(path))
+    return state not in (before, None) and not (new_repository and is_surely_harmless(path))
 
 
 def _put_right_once(path: str, before: str | None) -> bool:
@@ -207,7 +207,7 @@ def put_repositories_right(
     return moved, all_there
 
 
-def is_surely_harmless(repository: str, whole: Collection[str], roots: Collection[str]) -> bool:
+def is_surely_harmless(repository: str, whole: Collection[str] = (), roots: Collection[str] = ()) -> bool:
     """Say so of a new repository. Raises FileNotFoundError where it goes meanwhile."""
     try:
         return is_harmless(repository, whole, roots)

@@ -122,7 +122,7 @@ class Ripgrep:
 
     def place(self, env: ToolEnv, path: object) -> Place:
         """Locate where a search begins; the workspace if no path is given. Raises PathError."""
-        return locate(env, str(path) if path else ".", "read", self.ground)
+        return locate(env, str(path) if path else ".", "read", self._ground)
 
     def can_list(self, env: ToolEnv, folder: str) -> bool:
         """Say whether what else a folder holds may be seen."""

@@ -94,8 +94,8 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
     secrets = {path: seen_of(path) if _real(path) == path else None for path in (*ground.own, *ground.secrets)}
     hidden = [seen_at for seen_at in secrets.values() if seen_at is not None]
     absent = [path for path, seen_at in secrets.items() if seen_at is None]
-    # A link may be replaced by what it stands for, at any moment.
-    absent += [name for name in (*ground.own_names, *ground.secret_names) if _real(name) != name]
+    # One that leads elsewhere may be replaced by what it stands for, at any moment.
+    absent += [name for name in (*ground.own_names, *ground.secret_names) if name not in secrets]
     unseen = [one for one in SPARE if not any(is_under(program, one) for program in ground.programs)]
     hidden += [path for path in _sockets() if not any(is_under(path, one) for one in (*hidden, *writable, *unseen))]
     # What holds something hidden must stay where it is, or the next command finds that under another name.

@@ -100,15 +100,15 @@ def test_what_was_granted_to_be_read_stays_writable_in_the_workspace(
 
 def test_a_grant_may_lie_between_hidden_things(processes: AsyncProcesses, workspace: Path, sandbox: Sandbox) -> None:
     outer = workspace.resolve() / "keys"
-    (outer / "work" / "deep").mkdir(parents=True)
-    for name in ("key", "work/key", "work/deep/key"):
+    (outer / "shown" / "deep").mkdir(parents=True)
+    for name in ("key", "shown/key", "shown/deep/key"):
         (outer / name).write_text(f"swordfish of {name}")
-    ground = Ground(secrets=(str(outer), str(outer / "work" / "deep")))
-    entry = FileEntry(path=str(outer / "work"), access="read", scope="subtree")
+    ground = Ground(secrets=(str(outer), str(outer / "shown" / "deep")))
+    entry = FileEntry(path=str(outer / "shown"), access="read", scope="subtree")
     wide = boundary(workspace, Profile.ASK, entry)
     bench = Bench(make_tools(processes, sandbox=sandbox, ground=ground), workspace, wide)
-    shown = bench.run("Bash", command="cat keys/key keys/work/key keys/work/deep/key").text
-    assert "swordfish of work/key" in shown
+    shown = bench.run("Bash", command="cat keys/key keys/shown/key keys/shown/deep/key").text
+    assert "swordfish of shown/key" in shown
     assert shown.count("swordfish") == 1
 
 
