@@ -49,6 +49,12 @@ class ShellWanted(Message, frozen=True):
     reply: ReplyTo[Reply]
 
 
+class ToolReady(Message, frozen=True):
+    """From ToolActor: the call may be dispatched, as far as its tool can see."""
+
+    call_id: CallId
+
+
 class ToolOutput(Message, frozen=True):
     call_id: CallId
     stream: str
@@ -115,6 +121,7 @@ ToRun = (
     | StepEnded
     | FactWanted
     | ShellWanted
+    | ToolReady
     | ToolOutput
     | ToolEnded
     | StopRun

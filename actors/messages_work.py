@@ -48,6 +48,13 @@ class StreamFailed(Message, frozen=True):
 # -- to ToolActor -------------------------------------------------------------------------------------------------
 
 
+class Look(Message, frozen=True):
+    """Nothing is dispatched yet: ask the tool whether the call may begin; answered with ToolReady or ToolEnded."""
+
+    call: ToolCall
+    env: ToolEnv
+
+
 class Dispatch(Message, frozen=True):
     """The dispatch is durable: run the call."""
 
@@ -86,4 +93,4 @@ class ResultSeen(Message, frozen=True):
 
 
 ToBackend = Begin | Cancel | Ack | StreamBatch | StreamFinished | StreamFailed
-ToTool = Dispatch | CancelTool | Grant | OutputSeen | CommitWanted | KeepWanted | ResultSeen
+ToTool = Look | Dispatch | CancelTool | Grant | OutputSeen | CommitWanted | KeepWanted | ResultSeen

@@ -27,7 +27,7 @@ from actors.messages import (
 )
 from actors.messages_ledger import AppendDone, AppendFacts, PutPartialText, Show, ToFeed, ToLedger
 from actors.messages_run import AnswerRun, AskReady, BackendDied, Due, ShellWanted, StopRun, ToolDied, ToRun
-from actors.messages_work import Ack, Begin, Cancel, CancelTool, Dispatch, Grant, ToBackend, ToTool
+from actors.messages_work import Ack, Begin, Cancel, CancelTool, Dispatch, Grant, Look, ToBackend, ToTool
 from actors.run_effects import (
     AckBatch,
     AnswerStops,
@@ -41,6 +41,7 @@ from actors.run_effects import (
     GrantFact,
     HandOver,
     LetGo,
+    LookAhead,
     Reply,
     SendRequest,
     ShowFrame,
@@ -61,7 +62,7 @@ from maka.contracts.ids import CallId
 from maka.contracts.limits import STASH_MAX
 from maka.contracts.model_ports import Provider
 from maka.contracts.ports import Append, Group
-from maka.contracts.tool_ports import AskingTool, Tool
+from maka.contracts.tool_ports import AskingTool, Tool, ToolCall
 from projections.model_history import History
 
 
@@ -163,8 +164,10 @@ class RunActor(MakaActor[ToRun]):
             case AckBatch(generation=generation):
                 if self._backend is not None:
                     self._backend.tell(Ack(generation=generation))
-            case StartTool():
-                self._start_tool(effect)
+            case LookAhead(call=call, env=env):
+                self._tool_of(call).tell(Look(call=call, env=env))
+            case StartTool(call=call, env=env):
+                self._tool_of(call).tell(Dispatch(call=call, env=env))
             case AskPerson():
                 self._ask(effect)
             case StopTool(call_id=call_id):
@@ -228,10 +231,13 @@ class RunActor(MakaActor[ToRun]):
             self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=self._backend))
         return self._backend
 
-    def _start_tool(self, effect: StartTool) -> None:
-        is_undo, name = self._state.plan.undo is not None, effect.call.name
-        tool: Tool | None = self._ports.undo if is_undo else self._ports.catalog.get(name)
-        address, call_id = self.address, effect.call.call_id
+    def _tool_of(self, call: ToolCall) -> Address[ToTool]:
+        """Return the call's actor, which is started with the first word for it."""
+        address, call_id = self.address, call.call_id
+        if (there := self._tools.get(call_id)) is not None:
+            return there
+        is_undo = self._state.plan.undo is not None
+        tool: Tool | None = self._ports.undo if is_undo else self._ports.catalog.get(call.name)
         assert tool is not None, "the gate admits known tools only"
 
         def died(reason: str) -> None:
@@ -240,7 +246,7 @@ class RunActor(MakaActor[ToRun]):
         actor = self._ports.spawn(ToolActor, self._ports, died, address, tool, call_id)
         self._tools[call_id] = actor
         self._links.kernel.tell(ChildStarted(run_id=self._who.run_id, child=actor, cancel=CancelTool()))
-        actor.tell(Dispatch(call=effect.call, env=effect.env))
+        return actor
 
     def _ask(self, effect: AskPerson) -> None:
         tool: object = self._ports.catalog.get(effect.call.name)

@@ -33,6 +33,13 @@ class AckBatch(Struct, frozen=True):
     generation: int
 
 
+class LookAhead(Struct, frozen=True):
+    """Ask a call's tool whether the call may begin; comes back as ToolReady or ToolEnded."""
+
+    call: ToolCall
+    env: ToolEnv
+
+
 class StartTool(Struct, frozen=True):
     call: ToolCall
     env: ToolEnv
@@ -109,6 +116,7 @@ Effect = (
     | SendRequest
     | CancelRequest
     | AckBatch
+    | LookAhead
     | StartTool
     | AskPerson
     | StopTool

@@ -79,8 +79,9 @@ def complete(d: Deciding, ending: Ending, events: tuple[RuntimeEvent, ...], blob
 
 
 def cancel_effects(d: Deciding) -> None:
-    """Cancel the request and every started tool; their ends are still taken."""
+    """Cancel the request and every started tool; their ends are still taken. Nobody waits for a look."""
     d.do(CancelRequest(d.state.generation), *(Disarm(kind) for kind in TIMERS))
+    d.do(*(StopTool(call_id) for call_id in sorted(d.state.looking)))
     running = waiting_for(d)
     d.do(*(StopTool(work.call_id) for work in running))
     if running:
@@ -100,6 +101,8 @@ def describe(d: Deciding) -> str:
         return "undoing"
     if state.waiting_retry:
         return "waiting to retry"
+    if state.gated:
+        return "running tools"
     if state.work:
         waits = all(work.wait_id is not None for work in state.work)
         return "waiting for a person" if waits else "running tools"

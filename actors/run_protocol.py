@@ -9,7 +9,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors import run_ending, run_steps, run_tools, run_undo, run_waits
+from actors import run_ending, run_gate, run_steps, run_tools, run_undo, run_waits
 from actors.messages_ledger import AppendDone, LedgerUp
 from actors.messages_run import (
     AnswerRun,
@@ -26,6 +26,7 @@ from actors.messages_run import (
     ToolDied,
     ToolEnded,
     ToolOutput,
+    ToolReady,
     ToRun,
 )
 from actors.messages_run import Start as StartRun
@@ -36,13 +37,13 @@ from maka.contracts.commands import HOST_SHUTDOWN
 from maka.contracts.content import FunctionCall, Outcome
 from maka.contracts.errors import FailureClass, LedgerDamagedError, Refusal, RefusalCode
 from maka.contracts.events import Committed, RuntimeEvent, Status
-from maka.contracts.ids import EventId
+from maka.contracts.ids import CallId, EventId
 from maka.contracts.ports import Appended
 from projections import boundary, model_history, run_state
 from projections.boundary import BoundaryState
 from projections.settlement import Ending
 
-STASHED = (Deltas, StepEnded, FactWanted, ShellWanted, ToolOutput, ToolEnded, AskReady, AnswerRun)
+STASHED = (Deltas, StepEnded, FactWanted, ShellWanted, ToolReady, ToolOutput, ToolEnded, AskReady, AnswerRun)
 """Data: waits while an append is in flight."""
 
 
@@ -62,7 +63,7 @@ def decide(state: State, message: ToRun, env: Env) -> Decision:
     return Decision(d.state, tuple(d.effects))
 
 
-ToolWord = FactWanted | ShellWanted | ToolOutput | ToolEnded | ToolDied
+ToolWord = FactWanted | ShellWanted | ToolReady | ToolOutput | ToolEnded | ToolDied
 Work = StartRun | Resume | AskReady | AnswerRun | Deltas | StepEnded | ToolWord
 """What the run's own course brings."""
 
@@ -110,13 +111,13 @@ def _work(d: Deciding, message: Work) -> None:
         case ToolOutput(call_id=call_id, stream=stream, text=text):
             if d.state.claim is None:
                 run_steps.tool_output(d, call_id, stream, text)
+        case ToolReady(call_id=call_id):
+            run_gate.looked(d, call_id, None)
         case ToolEnded(call_id=call_id, answer=answer):
-            run_tools.tool_ended(d, call_id, answer)
-            _go_on(d)
+            _call_ended(d, call_id, answer)
         case ToolDied(call_id=call_id, reason=reason):
             text = f"the part of the program that ran this call crashed ({reason}); its outcome is unknown"
-            run_tools.tool_ended(d, call_id, ToolAnswer(outcome=Outcome.OUTCOME_UNKNOWN, text=text))
-            _go_on(d)
+            _call_ended(d, call_id, ToolAnswer(outcome=Outcome.OUTCOME_UNKNOWN, text=text))
         case _:
             assert_never(message)
 
@@ -158,7 +159,11 @@ def _is_live(d: Deciding, generation: int) -> bool:
     return d.state.claim is None and generation == d.state.generation
 
 
-def _go_on(d: Deciding) -> None:
+def _call_ended(d: Deciding, call_id: CallId, answer: ToolAnswer) -> None:
+    if call_id in d.state.looking:
+        run_gate.looked(d, call_id, answer)
+        return
+    run_tools.tool_ended(d, call_id, answer)
     if d.state.claim is not None:
         run_ending.try_settle(d)
     else:
@@ -193,11 +198,11 @@ def _stored(d: Deciding, flight: InFlight, result: Appended) -> None:
         case Purpose.STEP:
             d.set(step_calls=tuple(event for event in flight.events if isinstance(event.content, FunctionCall)))
             if d.state.claim is None:
-                run_tools.step_stored(d, flight.events)
+                run_gate.step_stored(d, flight.events)
             else:
                 d.set(streams=())
         case Purpose.DISPATCH:
-            run_tools.dispatches_stored(d, flight.work)
+            run_gate.dispatches_stored(d, flight.work)
         case Purpose.ANSWER:
             run_tools.answers_stored(d, flight.work)
             if flight.reply is not None:

@@ -1,104 +1,21 @@
-"""PURE: the calls of one step. The gate, dispatches, tools' facts, answers, and what follows the last answer."""
+"""PURE: the dispatched calls of one step. Tools' facts, answers, and what follows the last answer."""
 
 from msgspec.structs import replace
 
 from actors import mapper, run_undo, tool_gate
 from actors.messages_run import FactWanted, ShellWanted
-from actors.run_effects import AskPerson, GrantFact, HandOver, Reply, StartTool
+from actors.run_effects import GrantFact, HandOver, Reply
 from actors.run_ending import active_ms, append, claim
 from actors.run_types import Built, Deciding, NextRequest, Purpose, Wanted, Work, failure
 from actors.verdicts import ToolAnswer
-from maka.contracts.actions import Actions, ToolDispatch
-from maka.contracts.codec import canonical_json, hash_hex
+from maka.contracts.actions import Actions
 from maka.contracts.content import FunctionCall, Outcome
 from maka.contracts.errors import FailureClass, Refusal, RefusalCode
 from maka.contracts.events import Committed, RuntimeEvent
 from maka.contracts.ids import CallId
-from maka.contracts.tool_ports import AskingTool, ToolCall, ToolEnv
-from projections import boundary, model_history
+from projections import model_history
 from projections.model_history import History
 from projections.settlement import Ending
-
-
-def step_stored(d: Deciding, events: tuple[RuntimeEvent, ...]) -> None:
-    """The step's calls are durable: ask the gate about each, and dispatch those that may run."""
-    d.set(streams=())
-    if (limit := d.state.plan.limits.tokens_max) is not None and d.state.tokens >= limit:
-        claim(d, failure(FailureClass.BUDGET.value, f"the run used its {limit:,} tokens"))
-        return
-    calls = tuple(event for event in events if isinstance(event.content, FunctionCall))
-    verdicts = tool_gate.check_step(calls, d.env.tools, d.state.failures)
-    facts: list[RuntimeEvent] = []
-    work: list[Work] = []
-    for call, verdict in zip(calls, verdicts, strict=True):
-        call_id, content = CallId(call.id), call.content
-        assert isinstance(content, FunctionCall)
-        if isinstance(verdict, tool_gate.Admit):
-            admitted = Work(call_id=call_id, name=verdict.name, step=d.state.step, args=verdict.args)
-            if not asks(d, verdict.name):
-                facts.append(mapper.dispatch(d.who, d.at(), _dispatch(d, admitted)))
-            work.append(admitted)
-        else:
-            answer = ToolAnswer(outcome=Outcome.REFUSED, text=verdict.text)
-            work.append(Work(call_id=call_id, name=content.name, step=d.state.step, args=None, answer=answer))
-            facts.append(_response(d, work[-1], answer))
-    d.set(bad_rounds=tool_gate.bad_rounds(d.state.bad_rounds, verdicts))
-    request = next_request(d, facts) if d.state.bad_rounds else None
-    if facts:
-        append(d, Purpose.DISPATCH, tuple(facts), work=tuple(work), request=request)
-    else:
-        dispatches_stored(d, tuple(work))  # only questions to a person: nothing is dispatched
-
-
-def asks(d: Deciding, name: str) -> bool:
-    """Say whether a call of this tool is answered by a person."""
-    tool: object = d.env.tools.get(name)
-    return isinstance(tool, AskingTool)
-
-
-def _dispatch(d: Deciding, work: Work) -> ToolDispatch:
-    tool = d.env.tools.get(work.name)
-    assert tool is not None and work.args is not None, "the gate admits known tools only"
-    return ToolDispatch(
-        call_id=work.call_id,
-        name=work.name,
-        operation_id=d.env.ids(),
-        args_hash=hash_hex(canonical_json(work.args)),
-        recovery_mode=tool.recovery_mode,
-    )
-
-
-def _response(d: Deciding, work: Work, answer: ToolAnswer) -> RuntimeEvent:
-    return mapper.response(d.who, d.at(), call_id=work.call_id, name=work.name, step=work.step, answer=answer)
-
-
-def dispatches_stored(d: Deciding, work: tuple[Work, ...]) -> None:
-    """The dispatches are durable: start the tools. After a claim they are never started."""
-    d.set(work=tuple(item for item in work if item.args is not None))
-    _note_failures(d, tuple(item for item in work if item.args is None))
-    if d.state.claim is not None:
-        return
-    started: list[Work] = []
-    for item in d.state.work:
-        assert item.args is not None
-        call = ToolCall(call_id=item.call_id, name=item.name, args=item.args)
-        if asks(d, item.name):
-            d.do(AskPerson(call, _env(d, item)))
-        else:
-            d.do(StartTool(call, _env(d, item)))
-            item = replace(item, started=True)
-        started.append(item)
-    d.set(work=tuple(started))
-
-
-def _env(d: Deciding, item: Work) -> ToolEnv:
-    return ToolEnv(
-        session_id=d.who.session_id,
-        cwd=d.state.plan.cwd,
-        temp_suffix=f".maka-{item.call_id.rpartition('-')[2]}",
-        seen=d.state.seen,
-        boundary=boundary.for_run(d.state.boundary, d.who.run_id),
-    )
 
 
 def fact_wanted(d: Deciding, wanted: FactWanted) -> None:
@@ -134,7 +51,7 @@ def answer_due(d: Deciding) -> None:
     due = tuple(item for item in d.state.work if item.answer is not None)
     if not due or d.state.in_flight is not None or d.state.claim is not None:
         return
-    facts = [_response(d, item, item.answer) for item in due if item.answer is not None]
+    facts = [response(d, item, item.answer) for item in due if item.answer is not None]
     asks = len(due) == len(d.state.work) and d.state.plan.undo is None
     request = next_request(d, facts) if asks else None
     blobs = tuple(blob for item in due if item.answer is not None for blob in item.answer.blobs)
@@ -143,14 +60,20 @@ def answer_due(d: Deciding) -> None:
 
 def answers_stored(d: Deciding, answered: tuple[Work, ...]) -> None:
     """The answers are durable: they are no work any more."""
-    _note_failures(d, answered)
+    note_failures(d, answered)
     if d.state.plan.undo is not None:
         run_undo.note_trouble(d, answered)
     done = {item.call_id for item in answered}
     d.set(work=tuple(item for item in d.state.work if item.call_id not in done))
 
 
-def _note_failures(d: Deciding, answered: tuple[Work, ...]) -> None:
+def response(d: Deciding, work: Work, answer: ToolAnswer) -> RuntimeEvent:
+    """Return the fact of a call's answer."""
+    return mapper.response(d.who, d.at(), call_id=work.call_id, name=work.name, step=work.step, answer=answer)
+
+
+def note_failures(d: Deciding, answered: tuple[Work, ...]) -> None:
+    """Fold answers into what is known of a call that fails again and again."""
     failures = d.state.failures
     calls = {CallId(call.id): call for call in d.state.step_calls}
     for item in answered:

@@ -127,6 +127,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 class State(Struct, frozen=True, kw_only=True):
     """One run. `generation` counts requests sent; `tries` counts those of the current step.
 
+    `gated` are the step's calls until they are dispatched, of which those in `looking` aren't judged yet.
+
     Of an undo, `undone` counts the files begun, `trouble` names those that were not put back.
     """
 
@@ -142,6 +144,8 @@ class State(Struct, frozen=True, kw_only=True):
     body: bytes = b""
     streams: tuple[Stream, ...] = ()
     step_calls: tuple[RuntimeEvent, ...] = ()
+    gated: tuple[Work, ...] = ()
+    looking: frozenset[CallId] = frozenset()
     work: tuple[Work, ...] = ()
     asked: Mapping[EventId, Asked] = {}
     outputs: Mapping[tuple[CallId, str], int] = {}

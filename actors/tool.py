@@ -1,4 +1,4 @@
-"""ToolActor: one dispatched tool call, from its start to its one ToolEnded.
+"""ToolActor: one tool call, from the look before its dispatch, or from its start, to its one ToolEnded.
 
 Laws: no effect before its fact is durable (`commit` asks the run, `then` runs after the answer); cancel is sticky
 and is answered with ToolEnded like everything else; whatever a tool raises, SystemExit included, is a tool error.
@@ -13,8 +13,18 @@ from typing import assert_never
 from actors.address import Address, ReplyTo
 from actors.base import NOT_DONE, MakaActor
 from actors.messages import Parent
-from actors.messages_run import FactWanted, ShellWanted, ToolEnded, ToolOutput, ToRun
-from actors.messages_work import CancelTool, CommitWanted, Dispatch, Grant, KeepWanted, OutputSeen, ResultSeen, ToTool
+from actors.messages_run import FactWanted, ShellWanted, ToolEnded, ToolOutput, ToolReady, ToRun
+from actors.messages_work import (
+    CancelTool,
+    CommitWanted,
+    Dispatch,
+    Grant,
+    KeepWanted,
+    Look,
+    OutputSeen,
+    ResultSeen,
+    ToTool,
+)
 from actors.tool_masks import LiveMasks, masked_process, masked_result
 from actors.verdicts import ToolAnswer
 from actors.wiring import Ports
@@ -24,7 +34,16 @@ from maka.contracts.content import BlobRef, Outcome
 from maka.contracts.errors import LedgerError, Refusal, RefusalCode
 from maka.contracts.ids import CallId
 from maka.contracts.limits import ERROR_TEXT_CHARS_MAX, WORKSPACE_NAMES_BYTES_MAX, WORKSPACE_NAMES_MAX
-from maka.contracts.tool_ports import FileFact, Handover, ProcessFact, Tool, ToolFact, ToolResult, WorkspaceDiff
+from maka.contracts.tool_ports import (
+    BoundedTool,
+    FileFact,
+    Handover,
+    ProcessFact,
+    Tool,
+    ToolFact,
+    ToolResult,
+    WorkspaceDiff,
+)
 
 
 class Listener:
@@ -80,6 +99,7 @@ class ToolActor(MakaActor[ToTool]):
         self._tool = tool
         self._call_id = call_id
         self._cancel: Callable[[], None] | None = None
+        self._has_begun = False
         self._cancelled = False
         self._ended = False
         self._started_s = 0.0
@@ -90,12 +110,14 @@ class ToolActor(MakaActor[ToTool]):
 
     def receive(self, message: ToTool) -> None:
         match message:
+            case Look() | Dispatch() if self._ended:
+                pass  # a stop came first
+            case Look():
+                self._look(message)
             case Dispatch():
                 self._start(message)
             case CancelTool():
-                self._cancelled = True
-                if self._cancel is not None:
-                    self._guarded(self._cancel)
+                self._stop_call()
             case Grant(token=token, granted=granted):
                 if (then := self._waiting.pop(token, None)) is not None:
                     self._guarded(lambda: then(granted and not self._cancelled))
@@ -118,12 +140,32 @@ class ToolActor(MakaActor[ToTool]):
         if self._cancel is not None and not self._ended:
             self._guarded(self._cancel)
 
+    def _look(self, message: Look) -> None:
+        """Ask the tool whether the call may begin. A tool that fails at that isn't begun."""
+        tool = self._tool
+        assert isinstance(tool, BoundedTool), "the others are dispatched at once"
+        self._started_s = self._clock.monotonic_s()
+
+        def look() -> None:
+            refusal = tool.refusal(message.call, message.env)
+            if refusal is None:
+                self._run.tell(ToolReady(call_id=self._call_id))
+            else:
+                self._end(refusal)
+
+        self._guarded(look)
+
+    def _stop_call(self) -> None:
+        self._cancelled = True
+        if not self._has_begun:
+            self._end(ToolResult(outcome=Outcome.NOT_STARTED, text="not started: the run was stopped first"))
+        elif self._cancel is not None:
+            self._guarded(self._cancel)
+
     def _start(self, message: Dispatch) -> None:
+        self._has_begun = True
         self._started_s = self._clock.monotonic_s()
         self._workspace = message.env.boundary.workspace or message.env.cwd
-        if self._cancelled:
-            self._end(ToolResult(outcome=Outcome.NOT_STARTED, text="not started: the run was stopped first"))
-            return
         listener = Listener(self.address)
 
         def start() -> None:

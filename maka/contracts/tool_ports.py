@@ -160,6 +160,18 @@ class UndoTool(Tool, Protocol):
         ...
 
 
+@runtime_checkable
+class BoundedTool(Tool, Protocol):
+    """A tool whose call may be refused by the session's boundary: it is asked before the call is dispatched."""
+
+    def refusal(self, call: ToolCall, env: ToolEnv) -> ToolResult | None:
+        """Return why the call must not begin; None where it may. Short file work without an effect.
+
+        What it finds may change before the call begins: `start` judges again.
+        """
+        ...
+
+
 Asked = BoundaryRequest | UserQuestionRequest
 
 

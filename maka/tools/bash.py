@@ -107,22 +107,28 @@ class BashTool:
         self._table = table
         self._masks = masks
 
+    def refusal(self, call: ToolCall, env: ToolEnv) -> ToolResult | None:
+        """Return why the command can't be run; None where it can, in a sandbox or by a bypass."""
+        timeout_ms = None if call.args.get("run_in_background") else call.args.get("timeout_ms")
+        if (wrong := _wrong(str(call.args["command"]), timeout_ms)) is not None:
+            return error(f"{wrong}; nothing was run")
+        if boundary_of(env).profile is not Profile.BYPASS and self._sandbox.missing is not None:
+            return _no_sandbox(self._sandbox.missing)
+        return None
+
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Look at the workspace, spawn and return; everything else happens on the I/O thread."""
+        if (refusal := self.refusal(call, env)) is not None:
+            listener.ended(refusal)
+            return no_effect
         command, timeout_ms = str(call.args["command"]), call.args.get("timeout_ms")
         in_background = bool(call.args.get("run_in_background"))
-        if (wrong := _wrong(command, None if in_background else timeout_ms)) is not None:
-            listener.ended(error(f"{wrong}; nothing was run"))
-            return no_effect
         boundary = boundary_of(env)
         if in_background:
             boundary = _lasting(boundary)
         launch = Launch(argv=(self._shell, "-c", command))
         inside: Inside | None = None
         if boundary.profile is not Profile.BYPASS:
-            if self._sandbox.missing is not None:
-                listener.ended(_no_sandbox(self._sandbox.missing))
-                return no_effect
             try:
                 inside = Inside(boundary, as_now(self._ground), self._guards)
                 launch = self._sandbox.wrap(launch.argv, inside.policy(env.cwd), self._child_env)

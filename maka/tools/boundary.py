@@ -135,6 +135,15 @@ def _may_make_folders(boundary: Boundary, path: str, real: str, ground: Ground) 
         raise OutsideError(wider, _too_far(path, missing, "write", boundary.workspace))
 
 
+def refused(env: ToolEnv, path: str, access: Access, ground: Ground) -> ToolResult | None:
+    """Return why a path can't be used, as `locate` sees it; None where it can."""
+    try:
+        locate(env, path, access, ground)
+    except PathError as refusal:
+        return refusal.result
+    return None
+
+
 def resolved(path: str, cwd: str) -> str:
     """Return the real path, links and dots followed as the kernel would. Raises PathError for what is no path."""
     if "\0" in path:

@@ -12,8 +12,8 @@ from maka.contracts.actions import RecoveryMode
 from maka.contracts.limits import EDIT_CHARS_MAX, EDIT_LINES_MAX
 from maka.contracts.masks import Masks
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
-from maka.tools.boundary import PathError, Place
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener, ToolResult
+from maka.tools.boundary import PathError, Place, refused
 from maka.tools.change import Change, Plan
 from maka.tools.edit_match import MatchError, find, replaced
 from maka.tools.files import Before, FileTurns
@@ -46,6 +46,10 @@ class EditTool:
 
     def __init__(self, turns: FileTurns) -> None:
         self._turns = turns
+
+    def refusal(self, call: ToolCall, env: ToolEnv) -> ToolResult | None:
+        """Return why the path can't be written; None where it can."""
+        return refused(env, str(call.args["path"]), "write", self._turns.ground)
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Edit in the caller's thread and, after the commit, in the thread that calls `then`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from maka.contracts.actions import RecoveryMode
 from maka.contracts.limits import GLOB_RESULTS_MAX
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener, ToolResult
 from maka.tools.boundary import PathError
 from maka.tools.glob_match import PatternError, checked, compiled
 from maka.tools.results import error, no_effect
@@ -40,6 +40,10 @@ class GlobTool:
 
     def __init__(self, ripgrep: Ripgrep) -> None:
         self._ripgrep = ripgrep
+
+    def refusal(self, call: ToolCall, env: ToolEnv) -> ToolResult | None:
+        """Return why nothing can be searched there; None where it can."""
+        return self._ripgrep.refusal(env, call.args.get("path"))
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Spawn and return; names are matched here and not by ripgrep, whose patterns would override ignore rules."""

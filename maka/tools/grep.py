@@ -6,7 +6,7 @@ from collections.abc import Callable
 from maka.contracts.actions import RecoveryMode
 from maka.contracts.limits import GREP_COLUMNS_MAX, GREP_LINES_MAX, GREP_PER_FILE_MAX
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener, ToolResult
 from maka.tools.boundary import PathError, Place
 from maka.tools.glob_match import PatternError, checked, compiled
 from maka.tools.results import error, no_effect
@@ -41,6 +41,10 @@ class GrepTool:
 
     def __init__(self, ripgrep: Ripgrep) -> None:
         self._ripgrep = ripgrep
+
+    def refusal(self, call: ToolCall, env: ToolEnv) -> ToolResult | None:
+        """Return why nothing can be searched there; None where it can."""
+        return self._ripgrep.refusal(env, call.args.get("path"))
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Spawn and return."""

@@ -124,6 +124,14 @@ class Ripgrep:
         """Locate where a search begins; the workspace if no path is given. Raises PathError."""
         return locate(env, str(path) if path else ".", "read", self._ground)
 
+    def refusal(self, env: ToolEnv, path: object) -> ToolResult | None:
+        """Return why a search can't begin there; None where it can."""
+        try:
+            self.place(env, path)
+        except PathError as refusal:
+            return refusal.result
+        return None
+
     def can_list(self, env: ToolEnv, folder: str) -> bool:
         """Say whether what else a folder holds may be seen."""
         return os.access(folder, os.R_OK) and covers(boundary_of(env), folder, "read", self.ground)

@@ -23,9 +23,9 @@ from maka.contracts.actions import RecoveryMode
 from maka.contracts.limits import WORKSPACE_FILES_MAX, WORKSPACE_HASHED_BYTES_MAX, WORKSPACE_SCAN_S_MAX
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import (
+    BoundedTool,
     Handover,
     ProcessFact,
-    Tool,
     ToolCall,
     ToolEnv,
     ToolFact,
@@ -157,7 +157,7 @@ def _names(paths: Iterable[str]) -> tuple[str, ...]:
 class WatchedTool:
     """A tool whose calls tell what became different in the workspace while they ran."""
 
-    def __init__(self, inner: Tool, hashes: Hashes | None = None) -> None:
+    def __init__(self, inner: BoundedTool, hashes: Hashes | None = None) -> None:
         self._inner = inner
         self._hashes = hashes or Hashes()
 
@@ -172,6 +172,10 @@ class WatchedTool:
     @property
     def exclusive(self) -> bool:
         return self._inner.exclusive
+
+    def refusal(self, call: ToolCall, env: ToolEnv) -> ToolResult | None:
+        """Return what the tool itself says before the dispatch."""
+        return self._inner.refusal(call, env)
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Look, then start the call; the second look has a thread of its own, since the end comes on the I/O thread."""

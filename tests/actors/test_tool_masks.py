@@ -28,7 +28,8 @@ from maka.contracts.tool_ports import (
 from maka.edges.secrets import Secrets
 from tests.actors.case import Case, asks, then
 from tests.sim.laws import SECRET
-from tests.sim.outside import Said, SimTool
+from tests.sim.outside import Said
+from tests.sim.tools import SimTool
 
 KEY = SECRET
 Act = Callable[[ToolListener], None]

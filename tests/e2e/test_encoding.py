@@ -46,8 +46,8 @@ def test_h44_nul_in_tool_arguments(world: World) -> None:
     assert maka.run().status == "completed"
     answers: list[FunctionResponse] = maka.contents(FunctionResponse)
     assert {answer.name: answer.outcome for answer in answers} == {
-        "Bash": Outcome.ERROR,
-        "Read": Outcome.ERROR,
+        "Bash": Outcome.REFUSED,
+        "Read": Outcome.REFUSED,
         "Write": Outcome.OK,
     }
     assert (world.workspace / "w.txt").read_bytes() == b"x\0y"

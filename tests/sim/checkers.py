@@ -19,7 +19,7 @@ from projections.window import LEVEL_MAX
 from tests.checkers import check_endings, check_messages
 from tests.sim.host import SimHost
 from tests.sim.laws import SECRET, BrokenLaw
-from tests.sim.outside import HANGING
+from tests.sim.tools import HANGING
 
 NEVER = (Outcome.NOT_STARTED, Outcome.REFUSED)
 CHILDREN = frozenset({"RunActor", "BackendActor", "ToolActor"})

@@ -43,17 +43,9 @@ from projections import session_index
 from tests.sim.faults import FaultyBlobs, FaultyLedger, FlakyReader, fail_commit
 from tests.sim.laws import SECRET
 from tests.sim.model import Said, SimProvider
-from tests.sim.outside import (
-    Effects,
-    LeftOver,
-    SimCatalog,
-    SimLeftovers,
-    SimReply,
-    SimSink,
-    SimUndo,
-    Watch,
-)
+from tests.sim.outside import LeftOver, SimLeftovers, SimReply, SimSink, Watch
 from tests.sim.shells import SimProcesses, SimShell
+from tests.sim.tools import Effects, SimCatalog, SimUndo
 from tests.sim.world import World
 
 

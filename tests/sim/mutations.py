@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from actors import kernel, run_ending, run_steps, session, session_run, tool, tool_masks
 from actors import run as _run
+from actors import run_gate as _run_gate
 from actors import run_protocol as _run_protocol
 from actors import run_tools as _run_tools
 from actors import run_waits as _run_waits
@@ -31,6 +32,7 @@ Mutation = Callable[[ExitStack], None]
 # As their own names import them: a bug is planted where a function is used, not only where it is defined.
 run: Any = _run
 run_protocol: Any = _run_protocol
+run_gate: Any = _run_gate
 run_tools: Any = _run_tools
 run_waits: Any = _run_waits
 
@@ -70,7 +72,7 @@ def drop_the_claim(stack: ExitStack) -> None:
         d.set(claim=None)
         old(d, ending, *extras)
 
-    for module in (run_ending, run_tools, run_steps):
+    for module in (run_ending, run_gate, run_tools, run_steps):
         swap(stack, module, "claim", claim)
 
 

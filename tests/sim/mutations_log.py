@@ -7,12 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actors import ledger, recovery, session_load
+from actors import ledger, recovery, session_load, tool
+from actors import run_gate as _run_gate
 from actors import run_protocol as _run_protocol
 from actors import run_tools as _run_tools
 from actors.messages_ledger import Published
-from actors.messages_run import Resume, StopRun
-from actors.run_effects import GrantFact, StartTool
+from actors.messages_run import Resume, StopRun, ToolReady
+from actors.run_effects import GrantFact, LookAhead, StartTool
 from actors.run_types import Purpose
 from maka.contracts.errors import Refusal
 from maka.contracts.events import Committed
@@ -25,6 +26,7 @@ from projections.run_state import Phase, project
 from tests.sim.mutations import always, swap
 
 run_protocol: Any = _run_protocol
+run_gate: Any = _run_gate
 run_tools: Any = _run_tools
 
 
@@ -72,8 +74,28 @@ def dispatch_before_durable(stack: ExitStack) -> None:
         dispatched(d, work)
         d.effects[before:] = [effect for effect in d.effects[before:] if not isinstance(effect, StartTool)]
 
-    old = swap(stack, run_tools, "append", append)
-    dispatched = swap(stack, run_tools, "dispatches_stored", stored)
+    old = swap(stack, run_gate, "append", append)
+    dispatched = swap(stack, run_gate, "dispatches_stored", stored)
+
+
+def dispatch_what_is_refused(stack: ExitStack) -> None:
+    """No tool is asked whether its call may begin."""
+
+    def look(self: Any, message: Any) -> None:
+        self._run.tell(ToolReady(call_id=message.call.call_id))
+
+    swap(stack, tool.ToolActor, "_look", look)
+
+
+def look_after_the_dispatch(stack: ExitStack) -> None:
+    """A tool is asked only when its call's dispatch is durable."""
+
+    def stored(d: Any, work: Any) -> None:
+        dispatched(d, work)
+        starts = [effect for effect in d.effects if isinstance(effect, StartTool)]
+        d.effects[:0] = [LookAhead(each.call, each.env) for each in starts if run_gate._is_bounded(d, each.call.name)]
+
+    dispatched = swap(stack, run_gate, "dispatches_stored", stored)
 
 
 def grant_before_durable(stack: ExitStack) -> None:
@@ -96,7 +118,7 @@ def next_request_without_a_response(stack: ExitStack) -> None:
         due = tuple(item for item in state.work if item.answer is not None)
         if not due or state.in_flight is not None or state.claim is not None:
             return
-        facts = [run_tools._response(d, item, item.answer) for item in due]
+        facts = [run_tools.response(d, item, item.answer) for item in due]
         request = run_tools.next_request(d, facts)
         blobs = tuple(blob for item in due for blob in item.answer.blobs)
         run_tools.append(d, Purpose.ANSWER, tuple(facts), blobs=blobs, work=due, request=request)

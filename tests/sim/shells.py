@@ -21,7 +21,7 @@ from maka.contracts.tool_ports import (
 from maka.tools.background import BackgroundTable
 from maka.tools.background_shell import Order
 from tests.sim.laws import SECRET, Facts
-from tests.sim.outside import Effects, SimTool
+from tests.sim.tools import Effects, SimTool
 from tests.sim.world import World
 
 QUICK, TIMED = "/w/f", "/w/h"

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from maka.contracts.model_ports import AssembledCall, ErrorKind, ProviderError
 from tests.sim.model import ODD, Odd, Said
-from tests.sim.outside import SHELL, TOOL_NAMES
+from tests.sim.tools import SHELL, TOOL_NAMES
 
 T = TypeVar("T")
 
@@ -155,7 +155,8 @@ class _Answers:
         # A story that shrinks keeps the tools that it needs: the rest becomes one that does nothing.
         name = chance.choice((*TOOL_NAMES, "Ask", "Ask", "Raise", "Unknown"))
         name = name if name in self._story.tools or name in ("Raise", "Unknown") else self._story.tools[0]
-        args = chance.choice(({"path": "/w/f"}, {"path": "/w/g"}, {"path": "/boundary/h"}, None, {}))
+        path = chance.choice(("/w/f", "/w/g", "/boundary/h", "/outside/i", "/outside/raise", None, ""))
+        args = {"path": path} if path else None if path is None else {}
         return AssembledCall(provider_id=chance.choice(("k", f"k{number}", None)), name=name, args=args, raw="[]")
 
     def _error(self) -> Said:

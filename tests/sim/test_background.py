@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from tests.sim import mutations_shells
 from tests.sim.laws import BrokenLaw
 from tests.sim.mutations import Mutation, planted
-from tests.sim.outside import SHELL
 from tests.sim.story import Story, draw, moments
 from tests.sim.swarm import Swarm, attempt
+from tests.sim.tools import SHELL
 
 SEEDS = 80
 STORIES_MAX = 400

@@ -35,10 +35,12 @@ CASES: tuple[tuple[Mutation, tuple[str, ...], str], ...] = (
     (mutations.forget_the_waits, ("early",), "pairing_violation"),
     (mutations.settle_before_the_tools_end, ("early",), "had been answered|is said to be"),
     (mutations.never_try_again, ("full",), STUCK),
-    (mutations.start_after_a_stop, (), "for a run that had ended"),
+    (mutations.start_after_a_stop, (), "for a run that had ended|asks nothing"),
     (mutations_log.publish_before_commit, (), "published before it was durable"),
     (mutations_log.publish_not, (), r"position \d+ was published after"),
     (mutations_log.dispatch_before_durable, (), "no durable dispatch"),
+    (mutations_log.dispatch_what_is_refused, (), "its tool had refused"),
+    (mutations_log.look_after_the_dispatch, (), "dispatched already"),
     (mutations_log.grant_before_durable, (), "an effect before its fact"),
     (mutations_log.next_request_without_a_response, (), "open calls"),
     (

@@ -95,6 +95,9 @@ class Instant:
     exclusive = False
     spec = ToolSpec(name="Instant", description="", parameters={})
 
+    def refusal(self, call: ToolCall, env: ToolEnv) -> ToolResult | None:
+        return ToolResult(outcome=Outcome.REFUSED, text="no") if call.args else None
+
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         listener.ended(ToolResult(outcome=Outcome.OK, text=threading.current_thread().name))
         return lambda: None
