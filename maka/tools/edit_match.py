@@ -3,7 +3,7 @@
 Laws:
 - An exact match that occurs once wins; one that occurs more often is refused with the count.
 - Looser matches are tried only where there is no exact one, must be unique too, and are always named in the result.
-  Spaces at a line's ends may differ; spaces within it are part of the text (of a string, say), and make a hint.
+  Blanks may differ at a line's ends, and then between its words; never in quotes, where they are part of the text.
 - What is put in is literal text: nothing in it is a pattern. Its line ends follow the file's, line by line, so that a
   line that stays keeps its own. Escapes are resolved only where the same ones had to be to find the place, and that
   is said.
@@ -31,6 +31,7 @@ _LOOKS = {
     **dict.fromkeys((0x00A0, 0x2007, 0x2009, 0x202F, 0x3000), " "),
 }
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
+_BLANKS = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`|["'`].*)|[ \t]+""")
 _ESCAPE = re.compile(r"\\([ntr\"'\\])")
 
 
@@ -172,15 +173,22 @@ def _trimmed(line: str) -> str:
 
 
 def _spaced(line: str) -> str:
+    """Return a line with one blank where there are several, but for what is in quotes, or behind an open one."""
+    return _BLANKS.sub(lambda match: match[1] or " ", line.strip(" \t"))
+
+
+def _blanked(line: str) -> str:
     return re.sub("[ \t]+", " ", line.strip(" \t"))
 
 
 def _by_lines(view: str, old: str, new: str) -> _Found | None:
-    """Search for whole lines that are equal but for the spaces at their ends."""
+    """Search for whole lines that are equal but for the spaces at their ends, or else between their words."""
     ends_line = old.endswith("\n")
     wanted = (old[:-1] if ends_line else old).split("\n")
     lines, size = view.split("\n"), len(wanted)
-    at = _lines_like(lines, wanted, _trimmed)
+    how = "the spaces at line ends and beginnings differ"
+    if not (at := _lines_like(lines, wanted, _trimmed)):
+        at, how = _lines_like(lines, wanted, _spaced), "the spaces between words differ"
     if not at:
         return None
     begins = [0]
@@ -191,7 +199,6 @@ def _by_lines(view: str, old: str, new: str) -> _Found | None:
     if end - start > max(len(old) + 500, 4 * len(old)):
         return None
     fitted, moved = _indented_like(lines[at[0] : at[0] + size], wanted, new)
-    how = "the spaces at line ends and beginnings differ"
     return _Found(start, min(end + ends_line, len(view)), fitted, how + moved)
 
 
@@ -251,7 +258,7 @@ def _hint(view: str, old: str, mask: Callable[[str], str]) -> str:
             f", but line {number + 1} looks alike with other characters (accents, quotes, dashes or no-break spaces): "
             f"{line[:200]!a}. Copy the text from the file"
         )
-    spaced = _lines_like(view.split("\n"), old.removesuffix("\n").split("\n"), _spaced)
+    spaced = _lines_like(view.split("\n"), old.removesuffix("\n").split("\n"), _blanked)
     if spaced and old.strip():
         return f"; line {spaced[0] + 1} differs in the spaces within it. Copy the text from the file"
     first = next((line for line in old.split("\n") if len(_trimmed(line)) >= LOOSE_CHARS_MIN), None)

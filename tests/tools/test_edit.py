@@ -154,8 +154,11 @@ def test_bytes_that_are_no_utf8_stay(bench: Bench) -> None:
     [
         (b"v = 1\nv = 1\n", "v = 1", "2 times (lines 1, 2)"),
         (b"  v = 1\n", "v  =  1", "not found"),
-        (b"  value = 1\n", "value  =  1", "line 1 differs in the spaces within it"),
-        (b"total  =  price\n", "total = price", "line 1 differs in the spaces within it"),
+        (b"  v = 1\n", "v  =  1", "line 1 differs in the spaces within it"),
+        (b"total = 1\nn\ntotal  = 1\n", "total =  1", "2 times"),
+        (b"say 'a  b' # it's\n", "say 'a b' # it's", "line 1 differs in the spaces within it"),
+        (b"# don't  stop\n", "# don't stop", "line 1 differs in the spaces within it"),
+        (b'say("a \\"  b")\n', 'say("a \\" b")', "line 1 differs in the spaces within it"),
         (b'print("a  b")\nprint("c")\n', 'print("a b")', "line 1 differs in the spaces within it"),
         (b"v = 1\n", "", "empty"),
         (b"aaaaaa\n", "aaaaa", "2 times"),
@@ -168,6 +171,22 @@ def test_h56_no_unique_place_is_refused(bench: Bench, data: bytes, old: str, say
     assert outcome is Outcome.ERROR
     assert says in text
     assert after == data
+
+
+@pytest.mark.parametrize(
+    ("data", "old", "new", "after"),
+    [
+        (b"  value = 1\n", "value  =  1", "value = 2", b"  value = 2\n"),
+        (b"a\nname   = x\nsize\t= y\nb\n", "name = x\nsize = y\n", "name = z\n", b"a\nname = z\nb\n"),
+        (b"f('a  b',   c)\n", "f('a  b', c)", "f()", b"f()\n"),
+    ],
+)
+def test_spaces_between_words_may_differ_where_the_place_is_unique_and_that_is_said(
+    bench: Bench, data: bytes, old: str, new: str, after: bytes
+) -> None:
+    outcome, text, written = edit(bench, data, old, new)
+    assert (outcome, written) == (Outcome.OK, after)
+    assert "Not an exact match: the spaces between words differ" in text
 
 
 def test_h57_replacement_is_literal(bench: Bench) -> None:
