@@ -69,8 +69,8 @@ def _prepare(ports: Ports, log: SessionLog, command: Undo, key: CommandKey) -> P
     found = changes.changes(folded)
     now = {path: ports.undo.look(header.real_cwd, path) for path in undo_plan.candidates(found, run_id, command.files)}
     plan = undo_plan.plan(found, run_id, now, files=command.files, force=command.force)
-    if len(plan.steps) > UNDO_FILES_MAX:
-        return invalid(f"{len(plan.steps):,} files are more than the {UNDO_FILES_MAX:,} of one undo: undo run by run")
+    if (refusal := too_many(plan)) is not None:
+        return refusal
     commands = changes.by_commands(found, run_id)
     if not plan.steps:
         return UndoReceipt(session_id=command.session_id, left=plan.left, commands=commands)
@@ -95,6 +95,13 @@ def check(command: Undo, header: Header, *, busy: bool) -> Refusal | None:
         )
         return Refusal(code=RefusalCode.SESSION_BUSY, message=words)
     return None
+
+
+def too_many(plan: UndoPlan) -> Refusal | None:
+    """Refuse a plan of more files than one undo takes."""
+    if len(plan.steps) <= UNDO_FILES_MAX:
+        return None
+    return invalid(f"{len(plan.steps):,} files are more than the {UNDO_FILES_MAX:,} of one undo: undo run by run")
 
 
 def command_hash(command: Undo) -> str:

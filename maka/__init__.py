@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from maka.contracts.commands import (
         AnswerTaken,
         BackgroundStopped,
+        CommandChanges,
+        LeftFile,
         MessageAccepted,
         SessionCreated,
         StopReceipt,
+        UndoneFile,
         UndoReceipt,
     )
     from maka.contracts.content import RunLimits
@@ -48,16 +51,20 @@ if TYPE_CHECKING:
         ToolStart,
         UserQuestionAsked,
     )
+    from maka.file_diffs import FileDiff, SessionChanges
     from maka.session_manager import SessionManager
     from maka.subscription import Subscription, SubscriptionLostError
+    from projections.artifacts import Artifact
     from projections.background import Shell
     from projections.inbox import PendingWait
 
 __all__ = [
     "Abort",
     "AnswerTaken",
+    "Artifact",
     "BackgroundStopped",
     "Boundary",
+    "CommandChanges",
     "Committed",
     "Complete",
     "Config",
@@ -65,9 +72,11 @@ __all__ = [
     "ExitCode",
     "Expansion",
     "FailureClass",
+    "FileDiff",
     "FileEntry",
     "Host",
     "LedgerError",
+    "LeftFile",
     "MessageAccepted",
     "ModelProfile",
     "OutcomeUnknownError",
@@ -79,6 +88,7 @@ __all__ = [
     "RunLimits",
     "RuntimeEvent",
     "SandboxBoundaryRequest",
+    "SessionChanges",
     "SessionCreated",
     "SessionEvent",
     "SessionManager",
@@ -93,6 +103,7 @@ __all__ = [
     "ToolResultEvent",
     "ToolStart",
     "UndoReceipt",
+    "UndoneFile",
     "UserQuestionAsked",
     "load_config",
     "open_host",
@@ -105,7 +116,10 @@ _HOMES = {
     "maka.app": "Host open_host open_reader",
     "maka.config": "Config load_config presets with_profile",
     "maka.contracts.boundary": "Boundary Expansion FileEntry",
-    "maka.contracts.commands": "AnswerTaken BackgroundStopped MessageAccepted SessionCreated StopReceipt UndoReceipt",
+    "maka.contracts.commands": (
+        "AnswerTaken BackgroundStopped CommandChanges LeftFile MessageAccepted SessionCreated StopReceipt UndoReceipt "
+        "UndoneFile"
+    ),
     "maka.contracts.content": "RunLimits",
     "maka.contracts.errors": (
         "ExitCode FailureClass LedgerError OutcomeUnknownError Refusal RefusalCode RefusedError StoreHeldError "
@@ -117,8 +131,10 @@ _HOMES = {
         "Abort Complete ErrorEvent RunEnded SandboxBoundaryRequest SessionEvent TextComplete TextDelta ToolResultEvent "
         "ToolStart UserQuestionAsked"
     ),
+    "maka.file_diffs": "FileDiff SessionChanges",
     "maka.session_manager": "SessionManager",
     "maka.subscription": "Subscription SubscriptionLostError",
+    "projections.artifacts": "Artifact",
     "projections.background": "Shell",
     "projections.inbox": "PendingWait",
 }

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from platform import platform
 from shutil import which
@@ -24,7 +24,7 @@ from maka.contracts.boundary import Boundary, Expansion
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.model_ports import ModelProfile, Provider
 from maka.contracts.tool_limits import ToolLimits
-from maka.contracts.tool_ports import Sandbox, SandboxPolicy
+from maka.contracts.tool_ports import FileNow, Sandbox, SandboxPolicy
 from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.clock import SystemClock
 from maka.edges.ids import UuidSource
@@ -35,6 +35,7 @@ from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import find_sandbox
 from maka.edges.secrets import Secrets
 from maka.edges.timers import ThreadTimers
+from maka.file_diffs import Look
 from maka.given import refused
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
@@ -45,7 +46,7 @@ from maka.tools.guard import Guards
 from maka.tools.inside import Inside
 from maka.tools.leftovers import TempFiles
 from maka.tools.policy import Ground
-from maka.tools.put_back import PutBackTool
+from maka.tools.put_back import PutBackTool, read_now
 from maka.tools.registry import builtin_tools
 from maka.tools.shells import Shells
 from maka.tools.survey import ground_of
@@ -160,6 +161,20 @@ def untouchable(config: Config) -> Ground:
     persons = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     code = (sys.prefix, sys.base_prefix, *persons, *packages, *_key_programs(config))
     return ground_of(str(Path.home()), own_files(config), config.child_env.get("PATH", ""), code)
+
+
+def files_now(config: Config) -> Look:
+    """Return what says how a file is now, by the rules that an undo keeps to."""
+
+    @cache
+    def ground() -> Ground:
+        # At first use: most hosts are never asked, and it looks at many places.
+        return untouchable(config)
+
+    def look(cwd: str, path: str) -> tuple[FileNow, bytes | None]:
+        return read_now(cwd, path, ground())
+
+    return look
 
 
 def policy_here(config: Config, folder: str) -> SandboxPolicy:

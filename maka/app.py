@@ -20,7 +20,7 @@ from actors.messages import LedgerDied, Recover, Shutdown, Sweep, ToKernel
 from actors.messages_ledger import Follow, ToFeed, ToLedger
 from actors.projection import ProjectionActor
 from actors.troupe import Patience, Troupe
-from maka.adapters import Providers, make_ports, normaliser
+from maka.adapters import Providers, files_now, make_ports, normaliser
 from maka.config import Config, known_secrets
 from maka.contracts.errors import LedgerFailedError, Refusal, RefusalCode, RefusedError
 from maka.contracts.limits import FEED_RESTARTS_MAX, RECOVERY_TIMEOUT_S, SHUTDOWN_TIMEOUT_S, SWEEP_EVERY_S
@@ -34,6 +34,7 @@ from maka.edges.processes import AsyncProcesses
 from maka.edges.secrets import Secrets
 from maka.edges.timers import ThreadTimers
 from maka.session_manager import SessionManager
+from maka.session_reads import SessionReads
 from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
@@ -120,7 +121,8 @@ def open_host(config: Config) -> Host:
         recovered = _recover(kernel, failed)
         _sweep(timers, kernel)
         stack.callback(_shut_down, kernel, failed, log, patience)
-        manager = SessionManager(kernel, feed, store, ports.ids, failed=failed.is_set, normalise=normaliser(config))
+        reads = reads_of(config, store)
+        manager = SessionManager(kernel, feed, reads, ports.ids, failed=failed.is_set, normalise=normaliser(config))
         return Host(manager, store, recovered, failed, processes.kill_all, stack.pop_all())
 
 
@@ -139,6 +141,11 @@ def _open_log(root: Path) -> LogFile:
 def open_reader(config: Config) -> LmdbReader:
     """Open the store for reading, beside a running owner or without one. Raises StoreOpenError."""
     return LmdbReader.open(config.state_root)
+
+
+def reads_of(config: Config, reader: LedgerReader) -> SessionReads:
+    """Return what can be asked of the sessions that a reader sees, and of the files as they are."""
+    return SessionReads(reader, files_now(config))
 
 
 @contextmanager

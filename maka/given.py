@@ -19,8 +19,9 @@ from maka.contracts.boundary import Expansion, Profile
 from maka.contracts.commands import HOST_SHUTDOWN
 from maka.contracts.content import RunLimits
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
-from maka.contracts.ids import CommandId, SessionId, is_command_id, is_id
+from maka.contracts.ids import CommandId, RunId, SessionId, is_command_id, is_id
 from maka.contracts.limits import CLIENT_CHARS_MAX, PATH_BYTES_MAX, PROMPT_CHARS_MAX, RUN_LIMIT_MAX
+from projections.artifacts import Artifact
 
 C = TypeVar("C", bound=msgspec.Struct)
 Normalise = Callable[[Expansion, str], Expansion]
@@ -116,6 +117,27 @@ def session(given: object) -> SessionId:
     if not is_id(found := word(given, "a session's id")):
         raise refused(f"not a session id: {found[:_SHOWN_CHARS]!r}; `maka sessions` lists them")
     return SessionId(found)
+
+
+def run(given: object) -> RunId:
+    """Return the id of a run. Raises RefusedError for what can be none."""
+    if not is_id(found := word(given, "a run's id")):
+        raise refused(f"not a run's id: {found[:_SHOWN_CHARS]!r}; `maka show` names a session's runs")
+    return RunId(found)
+
+
+def artifact(given: object) -> Artifact:
+    """Return an artifact as it was listed. Raises RefusedError."""
+    if not isinstance(given, Artifact):
+        raise refused(f"an artifact is one that artifacts() returned, not {type(given).__name__}")
+    return given
+
+
+def size(given: object, what: str) -> int:
+    """Return a number of bytes. Raises RefusedError."""
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise refused(f"{what} is a whole number of bytes from 0 on")
+    return int(given)
 
 
 def command_id(given: object) -> CommandId:

@@ -6,10 +6,8 @@ outcome, never a failure, and the same command id sent again tells. A refusal is
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Literal, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from actors.address import Address, OneShot
@@ -39,16 +37,16 @@ from maka.contracts.commands import (
     UndoReceipt,
 )
 from maka.contracts.content import RunLimits
-from maka.contracts.errors import LedgerError, OutcomeUnknownError, Refusal, RefusalCode, RefusedError
-from maka.contracts.ids import CommandId, EventId, IdSource, RunId
-from maka.contracts.limits import COMMAND_TIMEOUT_S, UNDO_TIMEOUT_S
-from maka.contracts.ports import LedgerReader
+from maka.contracts.errors import OutcomeUnknownError, Refusal, RefusalCode, RefusedError
+from maka.contracts.ids import CommandId, EventId, IdSource
+from maka.contracts.limits import BLOB_BYTES_MAX, COMMAND_TIMEOUT_S, UNDO_TIMEOUT_S
+from maka.file_diffs import SessionChanges
+from maka.session_reads import SessionReads
 from maka.subscription import Subscription
-from projections import background, boundary, inbox
+from projections.artifacts import Artifact
 from projections.background import Shell
-from projections.inbox import Closed, PendingWait
+from projections.inbox import PendingWait
 
-SAID_CHARS_MAX = 200
 R = TypeVar("R", SessionCreated, MessageAccepted, StopReceipt, AnswerTaken, BoundarySet, UndoReceipt, BackgroundStopped)
 
 
@@ -59,7 +57,7 @@ class SessionManager:
         self,
         kernel: Address[ToKernel],
         feed: Address[ToFeed],
-        reader: LedgerReader,
+        reads: SessionReads,
         ids: IdSource,
         timeout_s: float = COMMAND_TIMEOUT_S,
         failed: Callable[[], bool] = lambda: False,
@@ -67,7 +65,7 @@ class SessionManager:
     ) -> None:
         self._kernel = kernel
         self._feed = feed
-        self._reader = reader
+        self._reads = reads
         self._ids = ids
         self._timeout_s = timeout_s
         self._failed = failed
@@ -126,9 +124,7 @@ class SessionManager:
 
     def background(self, session_id: str | None = None) -> list[Shell]:
         """Return a session's background shells, ended ones too; without a session, those of all that live."""
-        if session_id is None:
-            return background.live(self._reader)
-        return background.read_all(self._reader, (given.session(session_id),))
+        return self._reads.background(session_id)
 
     def stop_background(self, session_id: str, shell_id: str, by: str = "client") -> BackgroundStopped:
         """End a background shell with all that it started; returns when its end is durable."""
@@ -169,16 +165,11 @@ class SessionManager:
         try:
             return self._answer(message, reply, f"answer {command.request_id}", AnswerTaken)
         except RefusedError as error:
-            if error.refusal.code is RefusalCode.WAIT_CLOSED and (how := self._how_closed(command)):
-                raise RefusedError(Refusal(code=RefusalCode.WAIT_CLOSED, message=how)) from None
-            raise
-
-    def _how_closed(self, late: commands.Answer) -> str | None:
-        """Say what became of a request that is answered too late; None where the log doesn't tell (yet)."""
-        with suppress(LedgerError):
-            closed = inbox.closing(self._reader.iter_session(late.session_id), late.request_id)
-            return None if closed is None else _too_late(closed)
-        return None
+            if error.refusal.code is not RefusalCode.WAIT_CLOSED:
+                raise
+            if (how := self._reads.how_closed(command.session_id, command.request_id)) is None:
+                raise
+            raise RefusedError(Refusal(code=RefusalCode.WAIT_CLOSED, message=how)) from None
 
     def undo(
         self,
@@ -192,13 +183,14 @@ class SessionManager:
         """Put back what files held before a session's changes, or those of one run; returns when that is durable.
 
         A file that someone else changed since is left as it is, unless it is named and forced. The undo is a run of
-        its own: undoing that run takes it back.
+        its own: undoing that run takes it back. `undo_plan` says beforehand what would be done.
         """
+        run = self._reads.run(session_id, run_id)
         command = commands.Undo(
             command_id=self._command_id(command_id),
             session_id=given.session(session_id),
-            run_id=None if run_id is None else RunId(given.name(run_id, "a run's id")),
-            files=tuple(os.path.realpath(given.path(path)) for path in given.several(files, "files")),
+            run_id=run,
+            files=self._reads.paths(session_id, files),
             force=force,
         )
         reply: OneShot[Reply] = OneShot()
@@ -207,14 +199,29 @@ class SessionManager:
 
     def pending(self) -> list[PendingWait]:
         """Return every open request of every session, oldest first."""
-        return inbox.pending(self._reader)
+        return self._reads.pending()
 
     def boundary(self, session_id: str) -> Boundary:
         """Return what a session's tools may touch, with the fact that each grant came from."""
-        state = boundary.project(self._reader.iter_session(given.session(session_id)))
-        if state is None:
-            raise RefusedError(_unknown())
-        return state.boundary
+        return self._reads.boundary(session_id)
+
+    def changes(self, session_id: str, run_id: str | None = None, *, files: Sequence[str] = ()) -> SessionChanges:
+        """Return what stands of a session's changes, or all that one run changed, as unified diffs."""
+        return self._reads.changes(session_id, run_id, files=files)
+
+    def undo_plan(
+        self, session_id: str, *, run_id: str | None = None, files: Sequence[str] = (), force: bool = False
+    ) -> UndoReceipt:
+        """Return what an undo would do now: files to be put back are `planned`, what would stay is `left`."""
+        return self._reads.undo_plan(session_id, run_id=run_id, files=files, force=force)
+
+    def artifacts(self, session_id: str, run_id: str | None = None) -> list[Artifact]:
+        """Return what a session or a run left to look at: files that were written, diffs, long outputs and texts."""
+        return self._reads.artifacts(session_id, run_id)
+
+    def artifact_content(self, session_id: str, artifact: Artifact, *, bytes_max: int = BLOB_BYTES_MAX) -> bytes:
+        """Return the whole content of an artifact, as it was then; refused where it is larger than the bound."""
+        return self._reads.artifact_content(session_id, artifact, bytes_max=bytes_max)
 
     def change_boundary(
         self,
@@ -248,9 +255,8 @@ class SessionManager:
 
     def subscribe(self, session_id: str, *, after_position: int = 0) -> Subscription:
         """Follow a session from after a position; live events come as they happen."""
-        followed, after = given.session(session_id), given.position(after_position)
-        if self._reader.header_of(followed) is None:
-            raise RefusedError(_unknown())
+        after = given.position(after_position)
+        followed = self._reads.header(session_id).session_id
         subscription = Subscription(self._feed)
         message = Subscribe(session_id=followed, after_position=after, sink=subscription)
         if not self._feed.tell(message):
@@ -281,32 +287,5 @@ class SessionManager:
         return answer
 
 
-def _unknown() -> Refusal:
-    return Refusal(code=RefusalCode.UNKNOWN_SESSION, message="no such session; `maka sessions` lists them")
-
-
 def _not_ready() -> Refusal:
     return Refusal(code=RefusalCode.NOT_READY, message="the host isn't running; start it again")
-
-
-def _too_late(closed: Closed) -> str:
-    """Say who answered a request first, and with what; texts are in quotes, as in JSON."""
-    if closed.answers is not None:
-        said = ", ".join("no answer" if each is None else _quoted(each) for each in closed.answers)
-        what = f"answered{_by(closed)}: {said}"
-    elif closed.decision is not None:
-        scope = f", {closed.scope or 'session'}" if closed.decision == "allow" else ""
-        what = f"{closed.decision}{scope}{_by(closed)}"
-    else:
-        what = f"closed: {closed.reason}"
-    return f"request {closed.id} no longer waits ({what}, position {closed.position}); this answer changed nothing"
-
-
-def _by(closed: Closed) -> str:
-    return f" by {_quoted(closed.client)}" if closed.client else ""
-
-
-def _quoted(text: str) -> str:
-    """Return a text on one line, its end left out where it is long."""
-    short = text if len(text) <= SAID_CHARS_MAX else text[: SAID_CHARS_MAX - 1] + "…"
-    return msgspec.json.encode(short).decode()

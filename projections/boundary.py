@@ -52,6 +52,17 @@ def for_run(state: BoundaryState, run_id: RunId) -> Boundary:
     return replace(state.boundary, grants=grants)
 
 
+def profile_after(before: str | None, event: RuntimeEvent) -> str | None:
+    """Return the name of the profile that is in force once a fact is durable, given the one before it.
+
+    For folds that show the profile and need no grants; None as long as no fact has named one.
+    """
+    if isinstance(event.content, SessionOpened):
+        return event.content.boundary
+    change = event.actions.boundary_changed if event.actions is not None else None
+    return before if change is None else change.profile
+
+
 class WorkspaceChanges(Struct, frozen=True):
     """What a session granted to its workspace after a position, and which of its grants were taken back then."""
 

@@ -17,15 +17,20 @@ from maka.contracts.events import Committed, RuntimeEvent, is_terminal
 from maka.contracts.ids import CallId, EventId, RunId, SessionId
 from maka.contracts.ports import LedgerReader
 from projections import session_index
+from projections.boundary import profile_after
 from projections.log_order import check_next
 
 
 class PendingWait(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One open request. `id` is what an answer names; `since_ts` is Unix ms. Either `expansion` or `questions`."""
+    """One open request. `id` is what an answer names; `since_ts` is Unix ms. Either `expansion` or `questions`.
+
+    `boundary` is the session's profile now, not when it was asked: what an answer lets go on has that one.
+    """
 
     id: EventId
     session_id: SessionId
     session_number: int
+    boundary: str
     run_id: RunId
     call_id: CallId
     position: int
@@ -40,6 +45,7 @@ class Inbox(Struct, frozen=True, kw_only=True):
 
     session_id: SessionId
     number: int
+    boundary: str
     position: int
     waits: Mapping[EventId, PendingWait] = {}
 
@@ -62,9 +68,18 @@ def fold(state: Inbox | None, item: Committed) -> Inbox:
     if state is None:
         if not isinstance(event.content, SessionOpened):
             raise FoldError(f"position {item.position}: a session begins with session_opened")
-        return Inbox(session_id=event.session_id, number=event.content.number, position=item.position)
+        return Inbox(
+            session_id=event.session_id,
+            number=event.content.number,
+            boundary=event.content.boundary,
+            position=item.position,
+        )
     check_next(item, state.session_id, state.position)
     state = replace(state, position=item.position)
+    boundary = profile_after(state.boundary, event)
+    if boundary is not None and boundary != state.boundary:
+        waits = {key: replace(wait, boundary=boundary) for key, wait in state.waits.items()}
+        state = replace(state, boundary=boundary, waits=waits)
     if is_terminal(event):
         left = {key: wait for key, wait in state.waits.items() if wait.run_id != event.run_id}
         return replace(state, waits=left)
@@ -136,6 +151,7 @@ def _asked(state: Inbox, item: Committed) -> PendingWait | None:
         id=EventId(event.id),
         session_id=state.session_id,
         session_number=state.number,
+        boundary=state.boundary,
         run_id=event.run_id,
         call_id=asked.call_id,
         position=item.position,

@@ -136,8 +136,11 @@ def record(fold_state: RunFold) -> RunRecord:
     )
 
 
-def run_ended(ended: RunRecord) -> RunEnded:
-    """Return the closing line of a run; raises FoldError while it has no terminal."""
+def run_ended(ended: RunRecord, boundary: str) -> RunEnded:
+    """Return the closing line of a run; raises FoldError while it has no terminal.
+
+    `boundary` is its session's profile, which the facts of the run alone don't tell.
+    """
     if ended.status not in (Status.COMPLETED, Status.FAILED, Status.ABORTED):
         raise FoldError(f"run {ended.run_id} hasn't ended: it is {ended.status}")
     code = exit_code(Status(ended.status), ended.failure_class, ended.abort_source)
@@ -154,5 +157,6 @@ def run_ended(ended: RunRecord) -> RunEnded:
         duration_ms=ended.duration_ms,
         steps=ended.steps,
         files_changed=ended.files_changed,
+        boundary=boundary,
         position=ended.position,
     )

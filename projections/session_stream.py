@@ -16,6 +16,7 @@ from maka.contracts.content import FunctionResponse, Text, Thinking
 from maka.contracts.events import Committed, is_terminal
 from maka.contracts.ids import CallId, EventId, MessageId, RunId
 from maka.contracts.session_events import Frame, SessionEvent, TextDelta, ThinkingDelta, ToolOutputDelta
+from projections.boundary import profile_after
 from projections.stream_facts import events_of, queue_event
 
 Key = tuple[str, str]
@@ -38,12 +39,16 @@ class RunStream(Struct, frozen=True, kw_only=True):
 
 
 class StreamState(Struct, frozen=True, kw_only=True):
-    """One reader of one session. `ended` are the newest runs whose terminal was shown."""
+    """One reader of one session. `ended` are the newest runs whose terminal was shown.
+
+    `boundary` is the session's profile, None where the reader began after the facts that name it.
+    """
 
     position: int = 0
     runs: Mapping[RunId, RunStream] = {}
     ended: tuple[RunId, ...] = ()
     untaken: tuple[MessageId, ...] = ()
+    boundary: str | None = None
 
 
 Step = tuple[StreamState, tuple[SessionEvent, ...]]
@@ -55,12 +60,13 @@ def on_fact(state: StreamState, item: Committed) -> Step:
         return state, ()
     event = item.event
     untaken = _untaken(state, item)
-    events = list(events_of(event))
+    boundary = profile_after(state.boundary, event)
+    events = list(events_of(event, boundary))
     if untaken != state.untaken:
         events.append(queue_event(event, len(untaken)))
     if events:
         events[-1] = replace(events[-1], position=item.position)
-    state = replace(state, position=item.position, untaken=untaken)
+    state = replace(state, position=item.position, untaken=untaken, boundary=boundary)
     run_id = event.run_id
     if run_id is None:
         return state, tuple(events)

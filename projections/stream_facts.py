@@ -53,12 +53,15 @@ def _common(event: RuntimeEvent) -> _Common:
     return _Common(session_id=event.session_id, run_id=event.run_id, turn_id=event.turn_id, ts=event.ts)
 
 
-def events_of(event: RuntimeEvent) -> Iterator[SessionEvent]:
-    """Yield what a fact says to people: its content, its acts, and its ending last."""
+def events_of(event: RuntimeEvent, boundary: str | None = None) -> Iterator[SessionEvent]:
+    """Yield what a fact says to people: its content, its acts, and its ending last.
+
+    `boundary` is the session's profile as of the fact, None where it isn't known.
+    """
     if event.partial:
         return
     if event.content is not None:
-        yield from _content_events(event, event.content)
+        yield from _content_events(event, event.content, boundary)
     if event.actions is not None:
         yield from _action_events(event, event.actions)
     if is_terminal(event):
@@ -70,11 +73,11 @@ def queue_event(event: RuntimeEvent, queued: int) -> SessionEvent:
     return MessageWaiting(**_common(event), queued=queued)
 
 
-def _content_events(event: RuntimeEvent, content: Content) -> Iterator[SessionEvent]:
+def _content_events(event: RuntimeEvent, content: Content, boundary: str | None) -> Iterator[SessionEvent]:
     common = _common(event)
     match content:
         case InvocationOpened(route=route):
-            yield RunStarted(**common, profile=route.profile, model=route.model)
+            yield RunStarted(**common, profile=route.profile, model=route.model, boundary=boundary)
         case Text() if event.role is Role.USER:
             yield UserMessage(**common, text=content.text)
         case Text() if event.role is Role.MODEL:

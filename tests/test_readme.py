@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import get_args
 
@@ -48,7 +49,8 @@ def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
     workspace.mkdir()
     (workspace / "plums.txt").write_text("two\n", "utf-8")
     look = Turn(text="I look.", calls=(Call(name="Glob", args={"pattern": "*"}),))
-    model = ScriptedModel.start(by_step([look, Turn(text="One file: plums.txt.")]))
+    write = Turn(calls=(Call(name="Write", args={"path": "list.txt", "content": "plums.txt\n"}),))
+    model = ScriptedModel.start(by_step([look, write, Turn(text="One file: plums.txt.")]))
     profile = f'[models.local]\nbase_url = "{model.base_url}"\nmodel = "{model.model}"\n'
     (tmp_path / "config.toml").write_text(profile, "utf-8")
     env = {
@@ -70,9 +72,17 @@ def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
     finally:
         model.close()
     assert (done.returncode, done.stderr) == (0, b""), done
-    assert done.stdout.decode().splitlines() == ["I look.", "[Glob]", "One file: plums.txt.", "14 facts are durable"]
+    said = done.stdout.decode().splitlines()
+    assert said[:4] == ["I look.", "[Glob]", "", "[Write]"]
+    made = f"created list.txt: {sha256(b'plums.txt' + bytes([10])).hexdigest()}"
+    diff = ["--- /dev/null", "+++ b/list.txt", "@@ -0,0 +1,1 @@", "+plums.txt", ""]
+    assert said[4:-5] == ["One file: plums.txt.", made, *diff]
+    assert said[-5] == f"an undo would put back {workspace / 'list.txt'}"
+    assert said[-4].startswith("file list.txt b'plums.txt"), "in the order of the facts"
+    assert said[-3].startswith("diff list.txt b'--- /dev/null")
+    assert re.fullmatch(r"\d+ facts are durable", said[-1])
     results = [message["content"] for message in model.requests[-1].messages if message.get("role") == "tool"]
-    assert results == ["plums.txt\n"]
+    assert results[0] == "plums.txt\n"
 
 
 def test_every_name_of_the_example_is_public() -> None:

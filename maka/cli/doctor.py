@@ -67,6 +67,8 @@ def _installation(config: "Config") -> "list[Check]":
 
 def _store(config: "Config") -> "list[Check]":
     from maka.app import open_reader
+    from maka.cli.bypass import sessions_without_limits
+    from maka.cli.names import read_headers
     from maka.cli.output import one_line
     from maka.cli.provider_check import Check, Verdict
     from maka.cli.words import counted
@@ -78,13 +80,16 @@ def _store(config: "Config") -> "list[Check]":
         return [_ok("state root", f"{root} (made by the first run)")]
     try:
         reader = open_reader(config)
-        sessions, facts = len(reader.header_bytes()), reader.head().position
-        state = f"{root}: {counted(sessions, 'session')}, {counted(facts, 'fact')}"
+        headers, facts = read_headers(reader), reader.head().position
+        state = f"{root}: {counted(len(reader.header_bytes()), 'session')}, {counted(facts, 'fact')}"
     except LedgerError as error:
         return [Check(name="state root", verdict=Verdict.FAILED, detail=one_line(str(error), 500))]
     free = shutil.disk_usage(root).free
     room = Verdict.OK if free > FREE_BYTES_MIN else Verdict.FAILED
-    return [_ok("state root", state), Check(name="free disk", verdict=room, detail=f"{free >> 20:,} MiB")]
+    found = [_ok("state root", state), Check(name="free disk", verdict=room, detail=f"{free >> 20:,} MiB")]
+    # No failure: a person chose it. But what is said of the sandbox below isn't so for these sessions.
+    unlimited = sessions_without_limits(headers)
+    return [*found, *([Check(name="boundary", verdict=Verdict.WARNING, detail=unlimited)] if unlimited else [])]
 
 
 def _sandbox(config: "Config") -> "list[Check]":

@@ -12,6 +12,7 @@ def export(session: str, as_json: bool) -> None:
     One RuntimeEvent per line in camelCase, with its position and seq.
     """
     from maka.app import open_reader
+    from maka.cli import bypass
     from maka.cli.names import find_session, read_headers
     from maka.cli.output import write_line
     from maka.config import load_config
@@ -19,5 +20,6 @@ def export(session: str, as_json: bool) -> None:
 
     reader = open_reader(load_config())
     header = find_session(read_headers(reader), session)
+    bypass.tell(header.number, header.boundary)
     for item in reader.iter_session(header.session_id):
         write_line(export_line(item))

@@ -31,17 +31,21 @@ TEXT_CHARS_MAX = 120
 
 
 class FactLine(Struct, frozen=True, kw_only=True):
-    """A fact as listed: its places, its source, and the words of its content and actions."""
+    """A fact as listed: its places, its source, and the words of its content and actions.
+
+    `boundary` is the session's profile as of the fact.
+    """
 
     position: int
     seq: int
     run: str
     who: str
     what: str
+    boundary: str | None
 
 
-def fact_line(item: Committed) -> FactLine:
-    """Say a fact in one line."""
+def fact_line(item: Committed, boundary: str | None) -> FactLine:
+    """Say a fact in one line, given the profile that is in force with it."""
     event = item.event
     source = event.author if event.author in (event.role, "agent") else f"{event.role}/{event.author}"
     parts = [part for part in _parts(event) if part]
@@ -51,6 +55,7 @@ def fact_line(item: Committed) -> FactLine:
         run=short_id(event.run_id) if event.run_id is not None else "-",
         who=str(source),
         what=" · ".join(parts) or "(nothing)",
+        boundary=boundary,
     )
 
 
@@ -91,7 +96,7 @@ def _content(content: Content) -> str:
             return f"run opened ({source}): profile {revealed(route.profile)}, model {revealed(route.model)}"
         case SessionOpened():
             title = f' "{one_line(content.title, TEXT_CHARS_MAX)}"' if content.title else ""
-            return f"session #{content.number} opened in {revealed(content.cwd)}{title}"
+            return f"session #{content.number} opened in {revealed(content.cwd)}{title}, boundary {content.boundary}"
         case _:
             assert_never(content)
 

@@ -21,6 +21,7 @@ from maka.contracts.session_events import (
     SessionEvent,
     UserQuestionAsked,
 )
+from maka.session_reads import read_header
 from maka.subscription import SubscriptionLostError
 from projections import run_record
 from projections.inbox import PendingWait
@@ -52,7 +53,13 @@ class Left(Struct, frozen=True, kw_only=True):
     def record(self) -> RunParked:
         parked = self.parked
         pending = tuple(wait.id for wait in parked.waits)
-        return RunParked(run_id=parked.run_id, session_id=parked.session_id, pending=pending, position=parked.position)
+        return RunParked(
+            run_id=parked.run_id,
+            session_id=parked.session_id,
+            pending=pending,
+            boundary=parked.boundary,
+            position=parked.position,
+        )
 
 
 class View(Protocol):
@@ -195,7 +202,7 @@ def _check_stop(interrupts: Interrupts, *, taken: bool) -> None:
 
 
 def record_of(reader: LedgerReader, session_id: SessionId, terminal_position: int) -> RunEnded:
-    """Fold the record of the run that ended at a position."""
+    """Fold the record of the run that ended at a position, with its session's profile."""
     (terminal,) = reader.read_session(session_id, terminal_position - 1, 1)
     folded, after_seq = None, 0
     while items := reader.read_stream(terminal.event.invocation_id, after_seq):
@@ -203,4 +210,4 @@ def record_of(reader: LedgerReader, session_id: SessionId, terminal_position: in
         after_seq = items[-1].seq
     if folded is None:
         raise FoldError(f"the run that ends at position {terminal_position} has no facts")
-    return run_record.run_ended(run_record.record(folded))
+    return run_record.run_ended(run_record.record(folded), read_header(reader, session_id).boundary)

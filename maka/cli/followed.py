@@ -112,23 +112,20 @@ def _mode(look: Look) -> "OnAsk":
 
 def make_view(config: "Config", look: Look, target: Target, interrupts: "Interrupts") -> "View":
     """Return the view that a command line asks for; a bypass is said first."""
-    from maka.cli.output import note
+    from maka.cli import bypass
     from maka.cli.views import FinalTextView, GuardedView, JsonView
-    from maka.cli.words import boundary_warning
 
     def on_closed() -> None:
         interrupts.stop(CLI_OUTPUT_CLOSED)
 
-    warning = boundary_warning(target.boundary)
     if look.has_timeline:
         from maka.cli.timeline import Timeline
 
         timeline = Timeline(cwd=target.cwd, no_color=config.no_color)
         guarded = GuardedView(timeline, on_closed)
-        timeline.head(target.number, warning)
+        timeline.head(target.number, bypass.warning(target.boundary))
         return guarded
-    if warning:
-        note(f"maka: session #{target.number} · {warning}")
+    bypass.tell(target.number, target.boundary)
     return GuardedView(JsonView() if look.as_json else FinalTextView(quiet=look.quiet), on_closed)
 
 

@@ -57,11 +57,13 @@ def _waits(config: "Config") -> "list[PendingWait]":
 
 
 def _lines(wait: "PendingWait") -> list[str]:
+    from maka.cli import bypass
     from maka.cli.asking import how_to_answer, request_head, request_lines
     from maka.cli.words import moment, short_id
 
-    where = f"session #{wait.session_number} · run {short_id(wait.run_id)} · {moment(wait.since_ts)}"
-    return [f"{request_head(wait)} · {where}", *request_lines(wait), f"  {how_to_answer(wait)}"]
+    parts = [request_head(wait), f"session #{wait.session_number}", bypass.warning(wait.boundary)]
+    parts += [f"run {short_id(wait.run_id)}", moment(wait.since_ts)]
+    return [" · ".join(filter(None, parts)), *request_lines(wait), f"  {how_to_answer(wait)}"]
 
 
 def _answer_each(config: "Config", profile: str | None, model: str | None, base_url: str | None) -> int:

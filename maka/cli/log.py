@@ -25,15 +25,18 @@ def log(name: str, position: int | None, as_json: bool) -> None:
     open, and what the session was doing.
     """
     from maka.app import open_reader
+    from maka.cli import bypass
     from maka.cli.names import find_session_or_run
     from maka.config import load_config
 
     reader = open_reader(load_config())
-    session_id, run_id = find_session_or_run(reader, name)
+    header, run_id = find_session_or_run(reader, name)
     if position is None:
-        _write_facts(reader, session_id, run_id, as_json=as_json)
+        if not as_json:
+            bypass.tell(header.number, header.boundary)
+        _write_facts(reader, header.session_id, run_id, as_json=as_json)
     else:
-        _write_moment(reader, session_id, run_id, position, as_json=as_json)
+        _write_moment(reader, header.session_id, run_id, position, as_json=as_json)
 
 
 def _facts(reader: "LedgerReader", session_id: str, run_id: str | None) -> "Iterator[Committed]":
@@ -48,10 +51,15 @@ def _write_facts(reader: "LedgerReader", session_id: str, run_id: str | None, *,
     from maka.cli.facts import fact_line
     from maka.cli.output import write, write_json
     from maka.cli.table import fitted
+    from projections.boundary import profile_after
 
     write("" if as_json else f"{'position':>8}  {'seq':>5}  {'run':8}  {'who':12}  what\n")
-    for item in _facts(reader, session_id, run_id):
-        line = fact_line(item)
+    boundary: str | None = None
+    for item in _facts(reader, session_id, None):
+        boundary = profile_after(boundary, item.event)
+        if run_id is not None and item.event.run_id != run_id:
+            continue
+        line = fact_line(item, boundary)
         if as_json:
             write_json(line)
             continue
@@ -81,11 +89,13 @@ def _through(items: "Iterator[Committed]", position: int) -> "Iterator[Committed
 
 
 def _moment_text(moment: "Moment") -> str:
+    from maka.cli import bypass
     from maka.cli.output import printable
     from maka.cli.revealed import brief, revealed
     from maka.cli.words import counted
 
     lines = [f"As of position {moment.position}: session {moment.status}, {counted(moment.run_count, 'run')}."]
+    lines += [words] if (words := bypass.warning(moment.boundary)) else []
     if moment.last_status is not None:
         lines.append(f"The newest run had {moment.last_status}.")
     if moment.queued:

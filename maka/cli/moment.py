@@ -43,11 +43,15 @@ class SeenMessage(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 
 
 class Moment(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="state"):
-    """A session as of a position. `messages` are those of the newest request to a model that was durable by then."""
+    """A session as of a position, its profile (`boundary`), too.
+
+    `messages` are those of the newest request to a model that was durable by then.
+    """
 
     position: int
     session_id: str
     status: str
+    boundary: str
     run_count: int
     last_status: str | None
     queued: int
@@ -76,6 +80,7 @@ def moment_of(items: Iterable[Committed]) -> Moment:
         position=header.position,
         session_id=header.session_id,
         status=header.status,
+        boundary=header.boundary,
         run_count=header.run_count,
         last_status=header.last_status,
         queued=len(header.untaken),

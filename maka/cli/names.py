@@ -13,6 +13,7 @@ from maka.contracts.content import InvocationOpened
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.ids import RunId, SessionId
 from maka.contracts.ports import LedgerReader
+from maka.session_reads import read_header
 from projections.session_index import Header, SessionStatus, decode
 
 _LISTED_MAX = 5
@@ -60,7 +61,7 @@ def matching_sessions(headers: Sequence[Header], name: str) -> list[Header]:
     return [header for header in headers if is_end(name, header.session_id)]
 
 
-def find_session_or_run(reader: LedgerReader, name: str) -> tuple[SessionId, RunId | None]:
+def find_session_or_run(reader: LedgerReader, name: str) -> tuple[Header, RunId | None]:
     """Return the session that a name means, and the run where it means one, by the end of its id."""
     headers = read_headers(reader)
     if not matching_sessions(headers, name):
@@ -69,12 +70,13 @@ def find_session_or_run(reader: LedgerReader, name: str) -> tuple[SessionId, Run
             why = f"{name!r} is the end of the ids of {len(runs)} runs: give more of it."
             raise RefusedError(Refusal(code=RefusalCode.INVALID_INPUT, message=why))
         if runs:
-            return runs[0]
-    return find_session(headers, name).session_id, None
+            session_id, run_id = runs[0]
+            return read_header(reader, session_id), run_id
+    return find_session(headers, name), None
 
 
-def _matching_runs(reader: LedgerReader, name: str) -> list[tuple[SessionId, RunId | None]]:
-    found: list[tuple[SessionId, RunId | None]] = []
+def _matching_runs(reader: LedgerReader, name: str) -> list[tuple[SessionId, RunId]]:
+    found: list[tuple[SessionId, RunId]] = []
     position = 0
     while len(name) >= ID_END_CHARS_MIN and (items := reader.read_positions(position)):
         position = items[-1].position

@@ -19,9 +19,13 @@ LEFT = "maka: the Maka that they belonged to has ended; the next maka run ends w
 
 
 class Listed(Struct, frozen=True, kw_only=True):
-    """A shell, and what is true of it now: its own status, or orphaned where the facts don't know it yet."""
+    """A shell, and what is true of it now: its own status, or orphaned where the facts don't know it yet.
+
+    `boundary` is its session's profile now.
+    """
 
     number: int
+    boundary: str
     shell: "Shell"
     alive: bool
     status: str
@@ -38,6 +42,7 @@ def ps(session: str | None, with_ended: bool, as_json: bool) -> None:
     number, its start time, the boot, and the mark that its children inherit.
     """
     from maka.app import is_running, open_reader
+    from maka.cli.bypass import mark
     from maka.cli.names import find_session, read_headers
     from maka.cli.output import note, write_json
     from maka.cli.revealed import brief
@@ -62,6 +67,7 @@ def ps(session: str | None, with_ended: bool, as_json: bool) -> None:
     rows = [
         (
             f"#{each.number}",
+            mark(each.boundary),
             each.shell.shell_id,
             str(each.shell.process.pid),
             each.status,
@@ -70,7 +76,7 @@ def ps(session: str | None, with_ended: bool, as_json: bool) -> None:
         )
         for each in found
     ]
-    write_table(("session", "id", "pid", "status", "started", "command"), rows)
+    write_table(("session", "boundary", "id", "pid", "status", "started", "command"), rows)
     if any(each.shell.is_live for each in found):
         note(HELD if owned else LEFT)
 
@@ -79,19 +85,21 @@ def _found(reader: "LedgerReader", headers: "list[Header]", *, owned: bool, with
     from maka.edges.process_tree import which_live
     from projections import background
 
-    numbers = {header.session_id: header.number for header in headers}
+    known = {header.session_id: header for header in headers}
     if with_ended or len(headers) == 1:
-        shells = background.read_all(reader, numbers)
+        shells = background.read_all(reader, known)
     else:
         shells = background.live(reader)
-    shells = [shell for shell in shells if (with_ended or shell.is_live) and shell.session_id in numbers]
+    shells = [shell for shell in shells if (with_ended or shell.is_live) and shell.session_id in known]
     live = [shell for shell in shells if shell.is_live]
     living = dict(zip((shell.call_id for shell in live), which_live([each.process for each in live]), strict=True))
     found: list[Listed] = []
     for shell in shells:
         alive = living.get(shell.call_id, False)
         status = _status(shell, alive=alive, owned=owned)
-        found.append(Listed(number=numbers[shell.session_id], shell=shell, alive=alive, status=status))
+        header = known[shell.session_id]
+        listed = Listed(number=header.number, boundary=header.boundary, shell=shell, alive=alive, status=status)
+        found.append(listed)
     return found
 
 
@@ -112,6 +120,7 @@ def _record(each: Listed) -> dict[str, Any]:
     return {
         **msgspec.to_builtins(each.shell),
         "sessionNumber": each.number,
+        "boundary": each.boundary,
         "status": each.shell.status if not each.shell.is_live else each.status,
         "alive": each.alive,
     }

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from maka.contracts.boundary import Boundary
     from maka.contracts.ports import LedgerReader
 
-_PROFILES = {
-    "explore": "reads the workspace",
-    "ask": "reads and writes the workspace",
-    "bypass": "BYPASS: its tools have no limits",
-}
+_PROFILES = {"explore": "reads the workspace", "ask": "reads and writes the workspace"}
 
 
 class Rule(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -164,11 +160,13 @@ def _source(item: Committed) -> str:
 
 
 def _text(shown: Rules) -> str:
+    from maka.cli import bypass
     from maka.cli.revealed import revealed
     from maka.cli.words import short_id
     from projections.boundary import expansion_words
 
-    head = f"session #{shown.number} · {shown.profile} ({_PROFILES[shown.profile]}) · revision {shown.revision}"
+    what = bypass.warning(shown.profile) or _PROFILES[shown.profile]
+    head = f"session #{shown.number} · {shown.profile} ({what}) · revision {shown.revision}"
     lines = [head, f"workspace {revealed(shown.workspace)}"]
     for rule in shown.grants:
         place = "" if rule.position is None else f", position {rule.position}"

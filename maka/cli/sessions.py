@@ -13,13 +13,13 @@ def sessions(with_archived: bool, as_json: bool) -> None:
     import msgspec
 
     from maka.app import is_running, open_reader
+    from maka.cli.bypass import mark
     from maka.cli.names import read_headers
     from maka.cli.output import note, write_json
     from maka.cli.revealed import revealed
     from maka.cli.table import write_table
     from maka.cli.words import INTERRUPTED, honest_status, moment, verdict
     from maka.config import load_config
-    from maka.contracts.boundary import Profile
     from projections import background
 
     config = load_config()
@@ -40,7 +40,7 @@ def sessions(with_archived: bool, as_json: bool) -> None:
             f"#{header.number}",
             ("archived" if header.archived else honest_status(header.status, owned=owned))
             + (f" +{shells[header.session_id]} in background" if shells[header.session_id] else ""),
-            "BYPASS" if header.boundary == Profile.BYPASS else header.boundary,
+            mark(header.boundary),
             verdict(header.last_status or "-", header.last_failure_class, header.last_abort_source),
             str(header.run_count),
             header.model or "-",

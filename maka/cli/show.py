@@ -59,14 +59,14 @@ class Page:
 
     def write(self) -> None:
         """Print the header, every turn, and what waits."""
-        from maka.cli import words
+        from maka.cli import bypass, words
         from maka.cli.revealed import revealed
 
         header = self._view.header
         archived = " · archived" if header.archived else ""
         status = words.honest_status(header.status, owned=self._owned)
         self._line(f"session #{header.number} · {revealed(header.cwd)} · {status}{archived}", "bold")
-        if warning := words.boundary_warning(header.boundary):
+        if warning := bypass.warning(header.boundary):
             self._line(warning, "bold red")
         self._line(f"{header.session_id} · through position {self._view.position}", "dim")
         for turn in self._view.turns:

@@ -10,7 +10,6 @@ from maka.contracts.errors import ExitCode, Refusal, RefusalCode, RefusedError
 if TYPE_CHECKING:
     from maka.config import Config
     from maka.contracts.commands import UndoneFile, UndoReceipt
-    from projections.changes import Changes
 
 
 @click.command()
@@ -25,8 +24,12 @@ def undo(name: str, dry_run: bool, files: tuple[str, ...], force: bool, as_json:
     Of a session, or of one run. A file that isn't what the agent left is refused. An undo is a run of its own: undo
     that run to take it back. What commands changed is listed; no undo takes it back.
     """
-    from maka.app import open_reader
-    from maka.cli.changed import read_changes, resolved
+    import msgspec
+
+    from maka.app import open_reader, reads_of
+    from maka.cli import bypass
+    from maka.cli.names import find_session_or_run
+    from maka.cli.output import write_json
     from maka.config import load_config
 
     if force and not files:
@@ -35,68 +38,40 @@ def undo(name: str, dry_run: bool, files: tuple[str, ...], force: bool, as_json:
     config = load_config()
     reader = open_reader(config)
     try:
-        found, run_id = read_changes(reader, name)
+        header, run_id = find_session_or_run(reader, name)
+        reads = reads_of(config, reader)
+        plan = reads.undo_plan(header.session_id, run_id=run_id, files=files, force=force) if dry_run else None
     finally:
         reader.close()
-    paths = resolved(found, files)
-    if dry_run:
-        receipt = _planned(config, found, run_id, paths, force)
+    if not as_json:
+        bypass.tell(header.number, header.boundary)
+    receipt = plan or _perform(config, header.session_id, run_id, files, force)
+    if as_json:
+        write_json({**msgspec.to_builtins(receipt), "boundary": header.boundary})
     else:
-        receipt = _perform(config, found, run_id, paths, force)
-    _write(found, receipt, as_json=as_json, dry_run=dry_run)
+        _write(header.real_cwd, receipt, dry_run=dry_run)
     return _exit(receipt, dry_run=dry_run)
 
 
-def _planned(
-    config: "Config", found: "Changes", run_id: str | None, paths: tuple[str, ...], force: bool
-) -> "UndoReceipt":
-    """Plan as the session would, and say what the files' outcome would be."""
-    from maka.adapters import untouchable
-    from maka.contracts.commands import UndoneFile, UndoReceipt
-    from maka.contracts.ids import RunId
-    from maka.tools.put_back import read_now
-    from projections import changes, undo_plan
-
-    run = None if run_id is None else RunId(run_id)
-    ground = untouchable(config)
-    now = {path: read_now(found.root, path, ground)[0] for path in undo_plan.candidates(found, run, paths)}
-    plan = undo_plan.plan(found, run, now, files=paths, force=force)
-    files = tuple(
-        UndoneFile(
-            path=step.path,
-            before_sha256=step.now_sha256,
-            after_sha256=step.then_sha256,
-            outcome="planned",
-            text="",
-        )
-        for step in plan.steps
-    )
-    commands = changes.by_commands(found, run)
-    return UndoReceipt(session_id=found.session_id, files=files, left=plan.left, commands=commands)
-
-
 def _perform(
-    config: "Config", found: "Changes", run_id: str | None, paths: tuple[str, ...], force: bool
+    config: "Config", session_id: str, run_id: str | None, files: tuple[str, ...], force: bool
 ) -> "UndoReceipt":
     from maka.app import open_host
 
     with open_host(config) as host:
-        return host.manager.undo(found.session_id, run_id=run_id, files=paths, force=force)
+        return host.manager.undo(session_id, run_id=run_id, files=files, force=force)
 
 
-def _write(found: "Changes", receipt: "UndoReceipt", *, as_json: bool, dry_run: bool) -> None:
+def _write(root: str, receipt: "UndoReceipt", *, dry_run: bool) -> None:
     from maka.cli.changed import command_lines, shown_path
-    from maka.cli.output import note, printable, write, write_json
+    from maka.cli.output import note, printable, write
     from maka.cli.words import counted, short_id
 
-    if as_json:
-        write_json(receipt)
-        return
     for file in receipt.files:
-        write(_line(file, shown_path(found, file.path)) + "\n")
+        write(_line(file, shown_path(root, file.path)) + "\n")
     for left in receipt.left:
         hint = "" if left.reason not in ("changed", "changed_between", "later") else " (--file with --force overrides)"
-        write(f"- {shown_path(found, left.path)} stays: {printable(left.message)}{hint}\n")
+        write(f"- {shown_path(root, left.path)} stays: {printable(left.message)}{hint}\n")
     for line in command_lines(receipt.commands):
         note(f"maka: {line}")
     if not receipt.files and not receipt.left:

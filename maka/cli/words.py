@@ -9,7 +9,6 @@ import msgspec
 
 from maka.cli.output import one_line
 from maka.cli.revealed import brief
-from maka.contracts.boundary import Profile
 from maka.contracts.commands import StopReceipt
 from maka.contracts.errors import CLI_ON_ASK, FailureClass
 from maka.contracts.session_events import ProviderRetry, RunEnded, Usage
@@ -155,11 +154,6 @@ def retry(event: ProviderRetry) -> str:
     """Say that a request is tried again, and when."""
     wait = duration(event.delay_ms)
     return f"trying again in {wait} ({event.attempt} of {event.attempts_max}): {one_line(event.reason, 200)}"
-
-
-def boundary_warning(profile: str) -> str:
-    """Return the plain words for a session without limits, "" for any other."""
-    return "BYPASS: its tools have no limits" if profile == Profile.BYPASS else ""
 
 
 def receipt_lines(receipt: StopReceipt) -> Sequence[str]:

@@ -178,7 +178,10 @@ class CommandChanges(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UndoReceipt(Struct, frozen=True, kw_only=True, tag_field="type", tag="undo_receipt", rename="camel"):
-    """What an undo did, as its run's facts say. `run_id` is None where there was nothing to do; undo it to redo."""
+    """What an undo did, as its run's facts say. `run_id` is None where there was nothing to do; undo it to redo.
+
+    Of a plan: what it would do. Then there is no run, and the files' outcome is `planned`.
+    """
 
     session_id: SessionId
     run_id: RunId | None = None

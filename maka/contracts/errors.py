@@ -29,6 +29,7 @@ class RefusalCode(StrEnum):
     LEDGER_FULL = "ledger_full"
     LEDGER_CLOSED = "ledger_closed"
     # commands
+    UNKNOWN_RUN = "unknown_run"
     INVALID_INPUT = "invalid_input"
     SESSION_ARCHIVED = "session_archived"
     SESSION_DAMAGED = "session_damaged"

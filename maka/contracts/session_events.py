@@ -34,8 +34,11 @@ class MessageWaiting(SessionEventBase, frozen=True, kw_only=True, tag_field="typ
 
 
 class RunStarted(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="run_started"):
+    """A run began. `boundary` is the session's profile then; absent alone where a fold began after it was named."""
+
     profile: str
     model: str
+    boundary: str | None = None
 
 
 class StepStarted(SessionEventBase, frozen=True, kw_only=True, tag_field="type", tag="step_started"):
@@ -206,7 +209,10 @@ class Usage(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RunEnded(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="run_ended"):
-    """The last line of `maka run --json`. Every key is always there."""
+    """The last line of `maka run --json`. Every key is always there.
+
+    `boundary` is the session's profile when the run ended: what changed it meanwhile was a `notice`.
+    """
 
     run_id: RunId
     session_id: SessionId
@@ -220,15 +226,20 @@ class RunEnded(Struct, frozen=True, kw_only=True, rename="camel", tag_field="typ
     duration_ms: int
     steps: int
     files_changed: tuple[str, ...]
+    boundary: str
     position: int
 
 
 class RunParked(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="run_parked"):
-    """The last line of `maka run --json` where a run waits for a person. `pending` are what answers name."""
+    """The last line of `maka run --json` where a run waits for a person. `pending` are what answers name.
+
+    `boundary` is the session's profile now.
+    """
 
     run_id: RunId
     session_id: SessionId
     pending: tuple[EventId, ...]
+    boundary: str
     position: int
 
 

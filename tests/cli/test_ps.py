@@ -78,8 +78,8 @@ def test_those_that_live_are_listed_with_what_can_be_done(
     code, out, err = cli("ps")
     head, first, second = out.splitlines()
     assert code == 0
-    assert head.split() == ["session", "id", "pid", "status", "started", "command"]
-    assert first.split()[:4] == ["#12", "b2", str(alive.pid), "running"] and first.endswith("npm run dev")
+    assert head.split() == ["session", "boundary", "id", "pid", "status", "started", "command"]
+    assert first.split()[:5] == ["#12", "ask", "b2", str(alive.pid), "running"] and first.endswith("npm run dev")
     assert second.startswith("#13") and second.endswith(r"a \u202e b")
     assert "the Maka that runs now" in err and "no other process can" in err
     assert len(cli("ps", "13")[1].splitlines()) == 2

@@ -110,7 +110,13 @@ def test_log_says_position_seq_who_and_what(cli: Cli, monkeypatch: pytest.Monkey
     reading(monkeypatch, log)
     lines = cli("log", "12")[1].splitlines()
     assert len(lines) == 1 + len(log.items)
-    assert lines[1].split() == ["1", "1", "-", "system", "session", "#12", "opened", "in", "/project"]
+    assert lines[1].split() == [
+        "1",
+        "1",
+        "-",
+        "system",
+        *["session", "#12", "opened", "in", "/project,", "boundary", "ask"],
+    ]
     assert lines[3].split(maxsplit=4)[2:] == [run[-8:], "user", 'says "mend it"']
     assert lines[-1].endswith("reason end_turn, 1.5 s · ENDED completed")
     facts = [json.loads(line) for line in cli("log", "12", "--json")[1].splitlines()]

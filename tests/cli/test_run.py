@@ -86,6 +86,7 @@ def test_json_is_one_event_a_line_and_the_record_last(cli: Cli, monkeypatch: pyt
         "durationMs": 1_500,
         "steps": 2,
         "filesChanged": ["/project/a.py"],
+        "boundary": "ask",
         "position": log.items[-1].position,
     }
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from maka.cli import words
+from maka.cli import bypass, words
 from maka.cli.timeline import LIVE_LINES_MAX, LIVE_TAIL_LINES, RESULT_LINES_MAX, Timeline
 from maka.cli.views import FinalTextView
 from maka.contracts.actions import Question
@@ -51,6 +51,7 @@ ENDED = RunEnded(
     duration_ms=65_000,
     steps=1,
     files_changed=("/project/a.py", "/elsewhere/b"),
+    boundary="ask",
     position=9,
 )
 
@@ -295,5 +296,5 @@ def test_an_answer_that_was_cut_is_told(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_run_without_limits_says_so_first(capsys: pytest.CaptureFixture[str]) -> None:
     timeline = Timeline(cwd="/a\u202eb", width=100)
-    timeline.head(3, words.boundary_warning("bypass"))
+    timeline.head(3, bypass.warning("bypass"))
     assert capsys.readouterr().out == "session #3 · /a\\u202eb\nBYPASS: its tools have no limits\n"

@@ -181,7 +181,8 @@ class Events:
         while not isinstance(event, Complete | Abort):
             event = self.next()
         assert event.run_id is not None
-        return run_record.run_ended(self._maka.record(event.run_id))
+        boundary = self._maka.manager.boundary(event.session_id).profile
+        return run_record.run_ended(self._maka.record(event.run_id), boundary)
 
     def close(self) -> None:
         self._events.close()

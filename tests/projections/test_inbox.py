@@ -2,6 +2,7 @@
 
 from maka.contracts.actions import (
     Actions,
+    BoundaryChanged,
     BoundaryDecision,
     BoundaryRequest,
     Question,
@@ -61,3 +62,13 @@ def test_a_session_without_requests_has_none() -> None:
     session = log()
     session.run().complete()
     assert waits(session) == []
+
+
+def test_what_waits_has_the_profile_that_the_session_has_now() -> None:
+    session = log()
+    first = session.run()
+    boundary(first)
+    assert [wait.boundary for wait in waits(session)] == ["ask"]
+    session.control(actions=Actions(boundary_changed=BoundaryChanged(profile="bypass", revision=1)))
+    question(first)
+    assert [wait.boundary for wait in waits(session)] == ["bypass", "bypass"]

@@ -132,7 +132,7 @@ def test_the_record_of_a_run() -> None:
     assert record.tools == {"Write": 1, "Edit": 2}
     assert record.files_changed == ("/w/a",), "a change whose call reports an error isn't one"
     assert record.usage == Usage(input=300, output=30)
-    ended = run_record.run_ended(record)
+    ended = run_record.run_ended(record, "ask")
     assert (ended.exit, ended.position, ended.usage) == ("completed", session.position, record.usage)
 
 
@@ -148,14 +148,14 @@ def test_the_final_text_is_that_of_the_last_step() -> None:
     record = record_of(run)
     assert record.final_text == ""
     assert record.error == "it failed"
-    assert run_record.run_ended(record).exit == "try_again"
+    assert run_record.run_ended(record, "ask").exit == "try_again"
 
 
 def test_a_run_that_has_not_ended_has_no_closing_line() -> None:
     session = log()
     run = session.run()
     with pytest.raises(FoldError):
-        run_record.run_ended(record_of(run))
+        run_record.run_ended(record_of(run), "ask")
 
 
 def test_usage_is_absent_rather_than_understated() -> None:

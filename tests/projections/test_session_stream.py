@@ -326,3 +326,15 @@ def test_asking_answers_and_closures_are_told_with_their_positions() -> None:
     assert (six.request_id, six.reason) == (third, "stopped")
     assert isinstance(seven, Notice)
     assert seven.text == f"the boundary is now bypass (revision 4); allowed: use the network; taken back: {wider}"
+
+
+def test_a_run_says_the_profile_that_it_began_with() -> None:
+    session = log()
+    session.run().complete()
+    session.control(actions=Actions(boundary_changed=BoundaryChanged(profile="bypass", revision=1)))
+    session.run().complete()
+    started = [event for event in Reader().facts(session.items) if isinstance(event, RunStarted)]
+    assert [event.boundary for event in started] == ["ask", "bypass"]
+    later = Reader(session.items[0].position)
+    began = [event for event in later.facts(session.items[1:]) if isinstance(event, RunStarted)]
+    assert [event.boundary for event in began] == [None, "bypass"], "what wasn't read isn't guessed"
