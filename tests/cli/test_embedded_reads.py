@@ -14,6 +14,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 import maka
+from actors import session_undo
 from maka.contracts.errors import RefusalCode, RefusedError
 from maka.contracts.ids import RunId
 from maka.edges.scripted_model import Call, ScriptedModel, Turn, by_step
@@ -116,6 +117,15 @@ def test_a_plan_says_what_an_undo_does_and_does_nothing(program: Program) -> Non
     assert (done.left, done.status) == (plan.left, "completed")
     assert program.manager.undo(program.session_id, files=["pond.txt"], force=True).files[0].outcome == "ok"
     assert pond.read_text() == OLD, "named as changes() names it, from whatever folder the program runs in"
+
+
+def test_a_plan_of_more_files_than_one_undo_takes_is_refused_as_the_undo_is(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_undo, "UNDO_FILES_MAX", 2)
+    for ask in (program.manager.undo_plan, program.manager.undo):
+        with pytest.raises(RefusedError, match="3 files are more than the 2 of one undo"):
+            ask(program.session_id)
 
 
 def test_artifacts_are_data_and_their_content_is_what_was(program: Program) -> None:
