@@ -138,7 +138,7 @@ def _check_id(command_id: CommandId) -> Refusal | None:
 
 
 def wait_closed() -> Refusal:
-    words = "nobody waits for this answer any more: it was answered before, or the run has ended"
+    words = "nobody waits for this answer here: it was answered before, its run has ended, or it is another session's"
     return Refusal(code=RefusalCode.WAIT_CLOSED, message=words)
 
 

@@ -167,9 +167,9 @@ class SessionManager:
         except RefusedError as error:
             if error.refusal.code is not RefusalCode.WAIT_CLOSED:
                 raise
-            if (how := self._reads.how_closed(command.session_id, command.request_id)) is None:
+            if (refusal := self._reads.why_not_taken(command.session_id, command.request_id)) is None:
                 raise
-            raise RefusedError(Refusal(code=RefusalCode.WAIT_CLOSED, message=how)) from None
+            raise RefusedError(refusal) from None
 
     def undo(
         self,

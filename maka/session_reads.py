@@ -60,11 +60,14 @@ class SessionReads:
         """Return every open request of every session, oldest first."""
         return inbox.pending(self._reader)
 
-    def how_closed(self, session_id: SessionId, request_id: EventId) -> str | None:
-        """Say what became of a request that is answered too late; None where the log doesn't tell (yet)."""
+    def why_not_taken(self, session_id: SessionId, request_id: EventId) -> Refusal | None:
+        """Say what became of a request, or where it waits if not here; None where the log doesn't tell (yet)."""
         with suppress(LedgerError):
             closed = inbox.closing(self._reader.iter_session(session_id), request_id)
-            return None if closed is None else _too_late(closed)
+            if closed is not None and closed.id == request_id:
+                return Refusal(code=RefusalCode.WAIT_CLOSED, message=_too_late(closed))
+            if not inbox.was_asked(self._reader.iter_session(session_id), request_id):
+                return _astray(session_id, request_id, self.pending())
         return None
 
     def boundary(self, session_id: str) -> Boundary:
@@ -205,6 +208,17 @@ def _too_late(closed: Closed) -> str:
     else:
         what = f"closed: {closed.reason}"
     return f"request {closed.id} no longer waits ({what}, position {closed.position}); this answer changed nothing"
+
+
+def _astray(session_id: SessionId, request_id: EventId, open_: Sequence[PendingWait]) -> Refusal:
+    """Say that a session never asked what is answered there, and where it is waited for."""
+    wait = next((wait for wait in open_ if wait.id == request_id), None)
+    if wait is None:
+        where = "`maka inbox` lists what waits"
+    else:
+        where = f"it waits in session #{wait.session_number}, {wait.session_id}: answer it there"
+    words = f"session {session_id} never asked {request_id}: {where}; this answer changed nothing"
+    return Refusal(code=RefusalCode.INVALID_INPUT, message=words)
 
 
 def _by(closed: Closed) -> str:

@@ -124,6 +124,13 @@ def closing(items: Iterable[Committed], ending: str) -> Closed | None:
     return None
 
 
+def was_asked(items: Iterable[Committed], request_id: EventId) -> bool:
+    """Say whether one of these facts is this request, open or closed."""
+    return any(
+        item.event.id == request_id and item.event.actions is not None and _asks(item.event.actions) for item in items
+    )
+
+
 def _asks(actions: Actions) -> bool:
     delta = actions.state_delta
     return actions.user_question_request is not None or (delta is not None and delta.boundary_request is not None)

@@ -1,20 +1,32 @@
 """Asking through the whole path: two clients, a stop, and the very bytes that are run."""
 
 import threading
+from typing import Any
 
 import pytest
 
 from maka.contracts.actions import ProcessStarted
 from maka.contracts.commands import AnswerTaken
 from maka.contracts.content import FunctionCall
-from maka.contracts.errors import RefusalCode, RefusedError
+from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.events import Committed
-from maka.contracts.session_events import PermissionClosureAck, ToolStart, UserQuestionAnswerAck, UserQuestionAsked
+from maka.contracts.ids import EventId, SessionId
+from maka.contracts.session_events import (
+    PermissionClosureAck,
+    SandboxBoundaryRequest,
+    ToolStart,
+    UserQuestionAnswerAck,
+    UserQuestionAsked,
+)
 from maka.edges.scripted_model import Call, Turn
-from tests.e2e.harness import WAIT_S, Maka, World, asked_and_killed
+from tests.e2e import checks
+from tests.e2e.harness import WAIT_S, Maka, World, asked_and_killed, by_prompt
 
 ASKS = Turn(calls=(Call(name="ask_user_question", args={"questions": [{"question": "Which?"}]}),))
 SURE = Turn(calls=(Call(id="same", name="ask_user_question", args={"questions": [{"question": "Sure?"}]}),))
+WIDENS = Turn(
+    calls=(Call(name="request_sandbox_boundary", args={"expansion": {"network": True}, "justification": "asked"}),)
+)
 ROUNDS = 10
 HIDING = ("printf %s 'a\u202etxt.hs'", "printf %s 'notes\u200b.txt' # \u2066x\u2069", "printf 'a'\nprintf 'b'")
 
@@ -93,6 +105,68 @@ def test_h82_an_old_answer_is_not_used_for_the_same_question_again(world: World)
     maka.manager.answer(session, second, answers=("no",))
     assert events.end().status == "completed"
     assert maka.model.requests[-1].tool_results() == ["Answer 1: yes", "Answer 1: no"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_answer_that_names_another_sessions_open_request_is_told_where_it_waits(
+    world: World, restarted: bool
+) -> None:
+    """Both are parked: neither wait is closed, neither run goes on, and each is answered after that."""
+    maka = world.open(by_prompt(ask=[ASKS, Turn(text="asked")], widen=[WIDENS, Turn(text="widened")]))
+    first, second = maka.session_id, maka.new_session()
+    question = maka.send("ask", first).until(UserQuestionAsked).request_id
+    expansion = maka.send("widen", second).until(SandboxBoundaryRequest).request_id
+    if restarted:
+        maka.reopen()
+    before, asked = checks.everything(maka.store), maka.model.count
+    strays: tuple[tuple[SessionId, EventId, SessionId, dict[str, Any]], ...] = (
+        (second, question, first, {"answers": ("stray",)}),
+        (first, expansion, second, {"decision": "allow", "scope": "workspace"}),
+        (first, expansion, second, {"decision": "deny"}),
+    )
+    for named, request, waiting, given in strays:
+        refusal = refused(maka, named, request, **given)
+        assert refusal.code is RefusalCode.INVALID_INPUT
+        number = 1 + (waiting == second)
+        assert refusal.message == (
+            f"session {named} never asked {request}: it waits in session #{number}, {waiting}: answer it there; "
+            "this answer changed nothing"
+        )
+    assert [wait.id for wait in maka.manager.pending()] == [question, expansion]
+    maka.reopen()
+    assert checks.everything(maka.store) == before
+    assert maka.model.count == asked
+    one, two = maka.follow(first), maka.follow(second)
+    maka.manager.answer(first, question, answers=("so",))
+    maka.manager.answer(second, expansion, decision="deny")
+    assert (one.end().final_text, two.end().final_text) == ("asked", "widened")
+
+
+def test_an_answer_for_an_earlier_run_leaves_the_one_that_waits_now(world: World) -> None:
+    """It is told what became of that request; to a session that never asked it, it is told that."""
+    maka = world.open([ASKS, Turn(text="thanks")])
+    first = maka.send().until(UserQuestionAsked).request_id
+    maka.manager.stop(maka.session_id, "test.button")
+    live = maka.send("again")
+    second = live.until(UserQuestionAsked, lambda asked: asked.request_id != first).request_id
+    other = maka.new_session()
+    before = checks.everything(maka.store)
+    refusal = refused(maka, maka.session_id, first, answers=("late",))
+    assert refusal.code is RefusalCode.WAIT_CLOSED
+    assert refusal.message.startswith(f"request {first} no longer waits (closed: ")
+    for session, request in ((other, first), (maka.session_id, first[-6:]), (maka.session_id, other)):
+        refusal = refused(maka, session, request, answers=("late",))
+        assert refusal.code is RefusalCode.INVALID_INPUT
+        assert refusal.message.startswith(f"session {session} never asked {request}: `maka inbox` lists")
+    assert checks.everything(maka.store) == before
+    maka.manager.answer(maka.session_id, second, answers=("so",))
+    assert live.end().status == "completed"
+
+
+def refused(maka: Maka, session: str, request: str, **given: Any) -> Refusal:
+    with pytest.raises(RefusedError) as error:
+        maka.manager.answer(session, request, **given)
+    return error.value.refusal
 
 
 def asks(item: Committed) -> bool:

@@ -58,6 +58,15 @@ def test_an_answer_a_decision_and_a_closure_take_it_away() -> None:
     assert waits(session) == []
 
 
+def test_a_request_was_asked_where_its_fact_is_whatever_became_of_it() -> None:
+    session = log()
+    run = session.run()
+    first, second = boundary(run), question(run)
+    said = run.add(actions=Actions(user_question_answer=UserQuestionAnswer(request_id=second, answers=("this",))))
+    asked = [inbox.was_asked(session, one) for one in (first, second, said, EventId(first[-6:]))]
+    assert asked == [True, True, False, False]
+
+
 def test_a_session_without_requests_has_none() -> None:
     session = log()
     session.run().complete()
