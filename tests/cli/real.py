@@ -36,9 +36,13 @@ class Done(Struct, frozen=True):
 
 
 class Machine:
-    """A person's machine: a workspace, a state root, a configuration, and nothing else in the environment."""
+    """A person's machine: a workspace, a state root, a configuration, and nothing else in the environment.
 
-    def __init__(self, folder: Path) -> None:
+    `hidden` are the sandboxes that it lacks: see `bare`.
+    """
+
+    def __init__(self, folder: Path, *hidden: str) -> None:
+        self.hidden = hidden
         self.folder = folder
         self.workspace = folder / "workspace"
         self.workspace.mkdir()
@@ -57,8 +61,9 @@ class Machine:
 
     def start(self, *args: str, **env: str) -> "subprocess.Popen[bytes]":
         """Start a command line; whoever starts one ends it."""
+        program = ("tests.cli.bare", ",".join(self.hidden)) if self.hidden else ("maka",)
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "maka", *args],
+            [sys.executable, "-P", "-m", *program, *args],
             cwd=self.workspace,
             env={**self.env, **env},
             stdin=subprocess.DEVNULL,
