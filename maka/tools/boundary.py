@@ -7,6 +7,7 @@ Laws:
 - Opening never blocks: a pipe or a device is refused without waiting for it.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Generator
@@ -198,7 +199,12 @@ def opened(place: Place, folder: int) -> Generator[tuple[int, os.stat_result]]:
     name = place.parts[-1]
     before = os.stat(name, dir_fd=folder, follow_symlinks=False)
     _must_be_file(before, place)
-    fd = os.open(name, _READ, dir_fd=folder)
+    try:
+        fd = os.open(name, _READ, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link isn't followed, and it wasn't one just now
+            raise _turned_into_link(place) from None
+        raise
     try:
         info = os.fstat(fd)
         _must_be_file(info, place)
@@ -213,9 +219,13 @@ def _must_be_file(info: os.stat_result, place: Place) -> None:
     if stat.S_ISDIR(info.st_mode):
         raise PathError(f"{place.shown} is a directory: use Glob to list files")
     if stat.S_ISLNK(info.st_mode):
-        raise PathError(f"path_changed: {place.shown} turned into a link while it was opened: try again")
+        raise _turned_into_link(place)
     if not stat.S_ISREG(info.st_mode):
         raise PathError(f"{place.shown} is not a regular file (a pipe, socket or device)")
+
+
+def _turned_into_link(place: Place) -> PathError:
+    return PathError(f"path_changed: {place.shown} turned into a link while it was opened: try again")
 
 
 def explain(error: OSError, place: Place) -> str:

@@ -64,6 +64,7 @@ def look(place: Place, bytes_max: int) -> Before:
 def _looked_at(place: Place, folder: int, identity: tuple[int, int], bytes_max: int) -> Before:
     with opened(place, folder) as (fd, info):
         if not os.access(place.parts[-1], os.W_OK, dir_fd=folder):
+            _still_the_same(place, folder, info)  # it goes by the name, which may be a link by now
             raise PathError(f"{place.shown} is read-only: ask the person, or change its mode first")
         if info.st_size > bytes_max:
             raise PathError(f"{place.shown} has {info.st_size} bytes, which is more than {bytes_max}: too large")
@@ -92,7 +93,7 @@ def replace(place: Place, before: Before, data: bytes, temp_name: str, mode: int
                 )
             try:
                 written = _write_temp(folder, temp_name, data, before.info, mode)
-                _still_the_same(place, folder, before)
+                _still_the_same(place, folder, before.info)
                 os.replace(temp_name, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(OSError):
@@ -113,7 +114,7 @@ def remove(place: Place, before: Before) -> None:
                 raise PathError(
                     f"path_changed: nothing was changed: the folder of {place.shown} was swapped. Try again"
                 )
-            _still_the_same(place, folder, before)
+            _still_the_same(place, folder, before.info)
             os.unlink(place.parts[-1], dir_fd=folder)
             with suppress(OSError):
                 os.fsync(folder)
@@ -156,12 +157,12 @@ def _write_temp(folder: int, name: str, data: bytes, like: os.stat_result | None
         os.close(fd)
 
 
-def _still_the_same(place: Place, folder: int, before: Before) -> None:
+def _still_the_same(place: Place, folder: int, before: os.stat_result | None) -> None:
     try:
         now: os.stat_result | None = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         now = None
-    if _stamp(now) != _stamp(before.info):
+    if _stamp(now) != _stamp(before):
         words = f"path_changed: nothing was changed: {place.shown} was changed by someone else meanwhile. Read it again"
         raise PathError(words)
 
