@@ -11,12 +11,11 @@ import struct
 import sys
 
 from maka.edges.bubblewrap import PLACES, find_bubblewrap
+from tests.mounts import own_mounts
 
 CANT_HIDE = 77
 """The exit code where this machine lets nobody hide bubblewrap, though it works."""
 
-_NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
-_BIND, _PRIVATE = 0x1000, 0x44000
 _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2
 _LANDLOCK = range(444, 447)
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
@@ -24,33 +23,26 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 def main(hidden: str, *args: str) -> None:
     """Hide, and become maka."""
-    libc = ctypes.CDLL(None, use_errno=True)
     names = hidden.split(",")
     if "bubblewrap" in names:
-        _hide_bubblewrap(libc)
+        _hide_bubblewrap()
         if not isinstance(find_bubblewrap(), str):
             sys.exit(CANT_HIDE)
     if "landlock" in names:
-        _hide_landlock(libc)
+        _hide_landlock()
     os.execv(sys.executable, (sys.executable, "-P", "-m", "maka", *args))
 
 
-def _hide_bubblewrap(libc: ctypes.CDLL) -> None:
+def _hide_bubblewrap() -> None:
     """Put what is no program in its place. Where no mount is allowed, it doesn't work either."""
-    user, group = os.getuid(), os.getgid()
-    if libc.unshare(_NEW_MOUNTS) != 0:
-        if libc.unshare(_NEW_MOUNTS | _NEW_USER) != 0:
-            return
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-    libc.mount(b"none", b"/", None, ctypes.c_ulong(_PRIVATE), None)
-    for place in filter(os.path.exists, PLACES):
-        libc.mount(b"/dev/null", os.fsencode(place), None, ctypes.c_ulong(_BIND), None)
+    if (mounts := own_mounts()) is not None:
+        for place in filter(os.path.exists, PLACES):
+            mounts.cover(place, "/dev/null")
 
 
-def _hide_landlock(libc: ctypes.CDLL) -> None:
+def _hide_landlock() -> None:
     """Answer its system calls, which have these numbers on every processor, with "no such call"."""
+    libc = ctypes.CDLL(None, use_errno=True)
     steps = [(0x20, 0, 0, 0)]  # the call's number
     steps += [(0x15, len(_LANDLOCK) - at, 0, number) for at, number in enumerate(_LANDLOCK)]
     steps += [(0x06, 0, 0, _ALLOW), (0x06, 0, 0, _ERROR | errno.ENOSYS)]

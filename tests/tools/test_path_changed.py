@@ -195,7 +195,9 @@ def test_a_link_put_there_before_any_system_call_is_path_changed_or_comes_too_la
 ) -> None:
     """Before the first one it is no race: the path is what it leads to by then."""
     racer = Racer(monkeypatch)
-    args = {"Write": {"content": "ours"}, "Edit": {"old_string": "mine", "new_string": "ours"}}.get(name, {})
+    args: dict[str, Any] = {"Write": {"content": "ours"}, "Edit": {"old_string": "mine", "new_string": "ours"}}.get(
+        name, {}
+    )
     said: dict[When, tuple[Outcome, str]] = {}
     for when in MOMENTS:
         with worlds.one(Profile.ASK, None) as world:
@@ -207,7 +209,7 @@ def test_a_link_put_there_before_any_system_call_is_path_changed_or_comes_too_la
     assert name == "Read" or said["commit"][0] is Outcome.ERROR
 
 
-def raced(world: World, racer: Racer, race: Race, name: str, args: dict[str, str]) -> tuple[Outcome, str]:
+def raced(world: World, racer: Racer, race: Race, name: str, args: dict[str, Any]) -> tuple[Outcome, str]:
     bench = Bench(make_tools(turns=FileTurns(world.ground), ground=world.ground), world.workspace, world.boundary)
     recorder = Recorder(on_commit=lambda _: racer.at("commit"))
     with racer.racing(world, (race,), "d/a"):

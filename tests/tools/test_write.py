@@ -1,5 +1,6 @@
 """Write on real files: the fact first, then the whole file or nothing."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,11 +9,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from maka.contracts.actions import FileSeen
 from maka.contracts.content import Outcome
 from maka.contracts.limits import BLOB_BYTES_MAX, WRITE_BYTES_MAX
 from maka.contracts.tool_ports import FileFact
 from maka.tools.leftovers import TempFiles
+from tests.tools.full_disk import LIMITED
 from tests.tools.harness import Bench, Recorder
 
 
@@ -127,32 +131,41 @@ def test_a_file_that_appears_meanwhile_is_left_alone(bench: Bench, workspace: Pa
     assert (workspace / "a").read_text() == "theirs"
 
 
-def test_h58_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
-    """A limit on file size stands in for the full disk: the write fails in its middle, as there."""
-    script = textwrap.dedent(
-        """
-        import resource, signal, sys
-        from pathlib import Path
-        from tests.tools.conftest import make_tools
-        from tests.tools.harness import Bench
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-        bench = Bench(make_tools(), Path(sys.argv[1]))
-        result = bench.run("Write", path="run.sh", content="x" * (5 << 20))
-        print(result.outcome, result.text)
-        """
-    )
-    path = tmp_path / "run.sh"
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
+FULL: dict[str, dict[str, Any]] = {
+    "Write": {"path": "run.sh", "content": "x" * (5 << 20)},
+    "Edit": {"path": "run.sh", "old_string": "#!/bin/sh", "new_string": "#!/bin/bash"},
+}
+
+
+@pytest.mark.parametrize("name", FULL)
+@pytest.mark.parametrize(
+    ("lack", "says"),
+    [
+        ("room", "No space left on device"),
+        ("a place for a file", "No space left on device"),
+        (LIMITED, "File too large"),
+    ],
+)
+def test_h58_a_full_disk_leaves_the_old_file_and_the_model_is_told(
+    tmp_path: Path, lack: str, says: str, name: str
+) -> None:
+    """A real disk that is full, where one can be mounted; a limit on file size stands in for it where none can."""
     root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("error nothing was changed: run.sh")
-    assert path.read_text() == "#!/bin/sh\n"
-    assert path.stat().st_mode & 0o777 == 0o755
-    assert os.listdir(tmp_path) == ["run.sh"]
+    words = [sys.executable, "-m", "tests.tools.full_disk", lack, str(tmp_path), name]
+    asked = json.dumps(FULL[name])
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True, input=asked)
+    said = json.loads(done.stdout)
+    if said is None:
+        pytest.skip("this machine lets nobody mount a disk")
+    assert said == {
+        "outcome": Outcome.ERROR,
+        "text": f"nothing was changed: run.sh: {says}",
+        "seen": False,
+        "is_whole": True,
+        "mode": 0o755,
+        "is_same": True,
+        "names": ["run.sh"],
+    }
 
 
 def test_h58_a_kill_in_mid_write_leaves_one_whole_file(tmp_path: Path) -> None:
