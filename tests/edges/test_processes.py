@@ -268,10 +268,8 @@ def test_h49_background_child_is_ended_with_its_call(start: Start, script: str) 
     assert running(nap(3491)) == []
 
 
-def test_h49_no_more_than_about_a_second_is_granted_to_background_children(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that holds the output and ignores TERM gets all there is: what is added up are waits, not a clock's."""
+def waits_granted(patch: pytest.MonkeyPatch) -> list[float | None]:
+    """Return a list that each wait of a process's life, and each grace at its end, is added to as it begins."""
     granted: list[float | None] = []
     timeout = asyncio.timeout
 
@@ -283,8 +281,16 @@ def test_h49_no_more_than_about_a_second_is_granted_to_background_children(
         granted.append(grace_s)
         return Ending(leader, pipes, grace_s)
 
-    monkeypatch.setattr(asyncio, "timeout", waiting)
-    monkeypatch.setattr(child_process, "Ending", ending)
+    patch.setattr(asyncio, "timeout", waiting)
+    patch.setattr(child_process, "Ending", ending)
+    return granted
+
+
+def test_h49_no_more_than_about_a_second_is_granted_to_background_children(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that holds the output and ignores TERM gets all there is: what is added up are waits, not a clock's."""
+    granted = waits_granted(monkeypatch)
     seen = start(f"trap '' TERM; (while :; do {nap(3491)}; done) & echo done")
     assert seen.wait() == ProcessEnd(cause="exited", exit_code=0)
     assert seen.text() == "done\n"

@@ -23,6 +23,7 @@ from maka.contracts.limits import (
 from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import NoSandbox
 from maka.tools.output import SUPPRESSED
+from tests.edges.test_processes import waits_granted
 from tests.tools.conftest import SANDBOXES, here, make_tools
 from tests.tools.harness import CHILD_ENV, Bench, Recorder, boundary, nap, running
 
@@ -89,6 +90,47 @@ def test_h49_background_child_is_ended_with_its_call(bench: Bench, workspace: Pa
     assert not (workspace / "released").exists()
 
 
+EVERYWHERE = [*SANDBOXES, "bypass"]
+TALKS = "while :; do echo t; touch begun; NAP; done"
+TALKING = {
+    "in the group": f"({TALKS}) &",
+    "out of the session": f"setsid bash -c '{TALKS}' &",
+    "an orphan": f"(setsid bash -c '{TALKS}' & exit);",
+    "ignores TERM": f"(trap '' TERM; {TALKS}) &",
+    "ignores TERM, out of the session": f"setsid bash -c 'trap \"\" TERM; {TALKS}' &",
+}
+
+
+@pytest.mark.parametrize("bench", EVERYWHERE, indirect=True)
+@pytest.mark.parametrize("child", TALKING)
+def test_h49_a_child_that_talks_on_is_ended_with_its_call(
+    bench: Bench, child: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the output and goes on saying things; what is waited for it after the shell's end is added up."""
+    granted = waits_granted(monkeypatch)
+    sleeper = f"sleep 0.03{os.getpid()}"
+    talks = TALKING[child].replace("NAP", sleeper)
+    result = bench.run("Bash", command=f"{talks} until [ -e begun ]; do :; done; echo done", timeout_ms=25_000)
+    assert (result.outcome, result.exit_code) == (Outcome.OK, 0)
+    assert "done" in result.text.split()
+    assert set(result.text.split()) == {"done", "t"}, "what it said before its end is kept, and nothing else is said"
+    assert [pid for pid in living() if sleeper in command_of(pid)] == []
+    after = granted[granted.index(25.0) + 1 :]
+    assert after, "the output is waited for"
+    assert sum(map(float, filter(None, after))) <= 2.0
+
+
+def living() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def test_h50_stop_ends_the_group_and_keeps_the_output(bench: Bench) -> None:
     recorder = bench.begin("Bash", command=f"echo part; sh -c '{nap(3611)} & {nap(3611)}; wait'")
     assert recorder.spoke.wait(20)
@@ -111,9 +153,6 @@ def test_a_command_is_given_no_signal_that_python_ignores(bench: Bench) -> None:
     _, mask = bench.run("Bash", command="grep SigIgn /proc/self/status").text.split()
     ignored = {number for number in signal.valid_signals() if int(mask, 16) >> (number - 1) & 1}
     assert not ignored & {signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ}
-
-
-EVERYWHERE = [*SANDBOXES, "bypass"]
 
 
 @pytest.mark.parametrize("name", EVERYWHERE)
