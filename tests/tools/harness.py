@@ -5,7 +5,10 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
+
+import pytest
 
 from maka.contracts.boundary import Boundary, Expansion, FileEntry, Grant, Profile
 from maka.contracts.ids import CallId, EventId, SessionId
@@ -20,6 +23,7 @@ from maka.contracts.tool_ports import (
     ToolFact,
     ToolResult,
 )
+from maka.edges import process_end
 
 CHILD_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 PATIENCE_S = 30.0
@@ -151,6 +155,24 @@ def boundary(workspace: Path, profile: Profile = Profile.ASK, *entries: FileEntr
     )
     grants = (grant,) if entries or network else ()
     return Boundary(profile=profile, grants=grants, workspace=os.path.realpath(workspace))
+
+
+class Clock:
+    """A clock by which processes are ended: it stands still until it is moved."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        self.looked = threading.Semaphore(0)
+        patch.setattr(process_end, "time", SimpleNamespace(monotonic=self._monotonic))
+
+    def _monotonic(self) -> float:
+        self.looked.release()
+        return self.now_s
+
+    def is_looked_at(self, times: int) -> None:
+        """Return when it was looked at so many times more."""
+        for _ in range(times):
+            assert self.looked.acquire(timeout=PATIENCE_S)
 
 
 def nap(seconds: int) -> str:

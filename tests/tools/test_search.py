@@ -9,15 +9,17 @@ import pytest
 
 from maka.contracts.boundary import FileEntry, Profile
 from maka.contracts.content import Outcome
-from maka.contracts.limits import GLOB_RESULTS_MAX, GREP_LINES_MAX, GREP_PER_FILE_MAX
+from maka.contracts.limits import GLOB_RESULTS_MAX, GREP_LINES_MAX, GREP_PER_FILE_MAX, TERM_GRACE_S
 from maka.contracts.tool_ports import Sandbox, ToolEnv
+from maka.edges.process_tree import stat_of
 from maka.edges.processes import AsyncProcesses
+from maka.edges.sandbox import NoSandbox
 from maka.tools.boundary import Place
 from maka.tools.glob_match import PatternError, checked, compiled
 from maka.tools.policy import Ground
 from maka.tools.search import Ripgrep, Start
 from tests.tools.conftest import make_tools
-from tests.tools.harness import Bench, Recorder, boundary
+from tests.tools.harness import Bench, Clock, Recorder, boundary, nap, running
 
 
 @pytest.fixture
@@ -131,16 +133,62 @@ def test_h61_a_link_loop_is_walked_once(bench: Bench, workspace: Path) -> None:
     assert bench.run("Grep", pattern="needle").text.splitlines() == ["d/x:1:needle"]
 
 
-def test_h61_a_search_can_be_stopped(processes: AsyncProcesses, workspace: Path, tmp_path: Path) -> None:
-    """A stand-in for ripgrep that walks for ever: a real tree large enough would only make the test slow."""
-    rg = tmp_path / "rg"
-    rg.write_text("#!/bin/sh\nprintf 'a\\0001:x\\n'\nwhile :; do sleep 3631; done\n")
+def endless(processes: AsyncProcesses, sandbox: Sandbox, workspace: Path, rg: Path, script: str) -> Bench:
+    """Put a stand-in for ripgrep there that walks for ever: a real tree large enough would only make the test slow."""
+    rg.write_text(f"#!/bin/bash\n{script}\n")
     rg.chmod(0o755)
-    tools = make_tools(processes, child_env={"PATH": "/usr/bin:/bin"}, rg_path=str(rg))
-    recorder = Bench(tools, workspace).begin("Grep", pattern="x")
+    tools = make_tools(processes, child_env={"PATH": "/usr/bin:/bin"}, rg_path=str(rg), sandbox=sandbox)
+    return Bench(tools, workspace)
+
+
+WALKS = nap(3631)
+
+
+@pytest.mark.parametrize("tool", ["Glob", "Grep"])
+def test_h61_a_stop_of_a_search_ends_it_before_any_time_has_passed(
+    processes: AsyncProcesses,
+    sandbox: Sandbox,
+    workspace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tool: str,
+) -> None:
+    """The clock of endings stands still, so no grace is ever over and no KILL comes: TERM has to be enough."""
+    bench = endless(processes, sandbox, workspace, tmp_path / "rg", f"printf 'a\\0001:x\\n'\n{WALKS} & {WALKS}")
+    recorder = bench.begin(tool, pattern="x")
     assert recorder.asked.wait(20)
+    while len(running(WALKS)) < 2:
+        assert not recorder.results, recorder.results
+    Clock(monkeypatch)
     recorder.cancel()
+    result = recorder.wait()
+    assert result.outcome is Outcome.ABORTED
+    assert result.text.endswith("[cut: the search was stopped]")
+    assert running(WALKS) == []
+
+
+def test_h61_a_search_that_ignores_a_stop_lives_until_kill_and_no_longer(
+    processes: AsyncProcesses, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a sandbox, which would end it at once. The stop is answered as soon as the grace is over."""
+    script = f"trap 'touch told' TERM\n{WALKS} &\nwhile :; do wait; done"
+    bench = endless(processes, NoSandbox("none"), workspace, tmp_path / "rg", script)
+    bench.boundary = boundary(workspace, Profile.BYPASS)
+    recorder = bench.begin("Grep", pattern="x")
+    assert recorder.asked.wait(20)
+    while not running(WALKS):
+        assert not recorder.results, recorder.results
+    (fact,) = recorder.process_facts
+    clock = Clock(monkeypatch)
+    recorder.cancel()
+    while not (workspace / "told").exists():
+        assert not recorder.results, recorder.results
+    clock.now_s = TERM_GRACE_S - 0.001
+    clock.is_looked_at(20)
+    assert (recorder.results, stat_of(fact.process.pid) is not None) == ([], True)
+    clock.now_s = TERM_GRACE_S
     assert recorder.wait().outcome is Outcome.ABORTED
+    assert (running(WALKS), stat_of(fact.process.pid)) == ([], None)
 
 
 def swapped(name: str, workspace: Path, outside: Path) -> None:
@@ -291,13 +339,17 @@ def test_rules_above_the_workspace_hold(processes: AsyncProcesses, sandbox: Sand
 
 
 @pytest.mark.slow
-def test_h61_a_large_tree_is_searched_and_stopped(bench: Bench, workspace: Path) -> None:
+def test_h61_a_large_tree_is_searched_and_stopped(
+    bench: Bench, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of endings stands still: ripgrep ends by TERM, in whatever it is doing."""
     for folder in range(200):
         (workspace / f"d{folder}").mkdir()
         for number in range(1_000):
             os.close(os.open(workspace / f"d{folder}" / f"f{number}", os.O_CREAT | os.O_WRONLY))
     recorder = bench.begin("Grep", pattern="nothing here")
     assert recorder.asked.wait(20)
+    Clock(monkeypatch)
     recorder.cancel()
     assert recorder.wait().outcome is Outcome.ABORTED
     assert "cut after" in bench.run("Glob", pattern="**/*").text
