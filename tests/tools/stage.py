@@ -1,8 +1,8 @@
 """Plays stories with the real tools, and tells what was read or changed that may not be."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
@@ -16,16 +16,20 @@ from maka.tools.put_back import PutBackTool
 from tests.tools.conftest import make_tools
 from tests.tools.harness import SESSION, Bench, Recorder
 from tests.tools.racer import Racer
-from tests.tools.stories import Kind, Step, Story
+from tests.tools.stories import Kind, Step, Story, of_commands, of_files
 from tests.tools.worlds import HIDDEN, MARK, WORD, Escape, World, Worlds
 
 Run = Callable[[Story], None]
+Tales = Literal["files", "commands"]
 
 
 class Stage:
-    """A sandbox, a racer, and worlds that stories are played in."""
+    """A sandbox, a racer, and worlds that stories are played in. `name` is the sandbox's among those of the tests."""
 
-    def __init__(self, processes: AsyncProcesses, sandbox: Sandbox, worlds: Worlds, patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, processes: AsyncProcesses, sandbox: Sandbox, worlds: Worlds, patch: pytest.MonkeyPatch, *, name: str
+    ) -> None:
+        self.name = name
         self.processes = processes
         self.sandbox = sandbox
         self.worlds = worlds
@@ -66,14 +70,23 @@ class Stage:
         world.check(result, recorder, words)
 
 
-def play(run: Run, stories: Callable[[int], Story], numbers: range, *, shorten: bool = True) -> None:
-    """Play some stories. Raises Escape with as few steps of the first one that escapes as still do."""
+def play(stage: Stage, tales: Tales, numbers: Iterable[int], *, shorten: bool = True) -> None:
+    """Play the stories with these numbers. Raises Escape at the first that escapes, with the command to replay it."""
+    run, tell = (stage.files, of_files) if tales == "files" else (stage.commands, of_commands)
     for number in numbers:
-        story = stories(number)
         try:
-            run(story)
+            play_one(run, tell(number), shorten=shorten)
         except Escape as escape:
-            raise Escape(f"story {number}: {escape}\n{shortened(run, story) if shorten else story}") from escape
+            again = f"python -m tests.tools.replay {tales} {stage.name} {number}"
+            raise Escape(f"story {number}, which this plays again: {again}\n{escape}") from escape
+
+
+def play_one(run: Run, story: Story, *, shorten: bool = True) -> None:
+    """Play a story. Raises Escape with as few of its steps as still escape."""
+    try:
+        run(story)
+    except Escape as escape:
+        raise Escape(f"{escape}\n{shortened(run, story) if shorten else story}") from escape
 
 
 def shortened(run: Run, story: Story) -> Story:
