@@ -227,10 +227,11 @@ def remove(path: Path) -> None:
 
 
 def is_obeyed(parts: list[str]) -> bool:
-    """Say whether someone obeys a file with this path, outside of every sandbox; nobody runs git inside of a `.git`."""
-    if OBEYED & set(parts) or (parts[-1] == ".git" and ".git" not in parts[:-1]):
-        return True
-    return ".git" in parts and bool(SETTINGS & set(parts[parts.index(".git") + 1 :]))
+    """Say whether someone obeys a file with this path, outside of every sandbox; nobody works inside of a `.git`."""
+    if ".git" in parts[:-1]:
+        above, inside = parts[: parts.index(".git")], parts[parts.index(".git") + 1 :]
+        return bool(OBEYED & set(above)) or (".git" not in inside and bool(SETTINGS & set(inside)))
+    return bool(OBEYED & set(parts)) or parts[-1] == ".git"
 
 
 def is_kept(path: str, workspace: Path) -> bool:
