@@ -300,6 +300,11 @@ class Sandbox(Protocol):
         """Say why there is none and what to install; None where there is one."""
         ...
 
+    @property
+    def closes_beside_hidden(self) -> bool:
+        """Say whether no name can come or go in a folder that holds something hidden."""
+        ...
+
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
         """Return what runs `argv` inside with exactly these variables; asserts that there is a sandbox."""
         ...

@@ -83,6 +83,10 @@ class Bubblewrap:
     def missing(self) -> str | None:
         return None
 
+    @property
+    def closes_beside_hidden(self) -> bool:
+        return False
+
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
         """Return how bubblewrap is started; pure."""
         policy = _bare(policy) if policy.reads_only else policy

@@ -48,6 +48,10 @@ class Landlock:
     def missing(self) -> str | None:
         return None
 
+    @property
+    def closes_beside_hidden(self) -> bool:
+        return True
+
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
         """Return how the shim is started; pure."""
         may = {"mount": self._mounts, "network": policy.network, "read": not policy.reads_only}

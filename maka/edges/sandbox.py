@@ -33,6 +33,10 @@ class NoSandbox:
     def missing(self) -> str | None:
         return self._missing
 
+    @property
+    def closes_beside_hidden(self) -> bool:
+        return False
+
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
         raise AssertionError(f"there is no sandbox to run {argv[0]} in {policy.cwd}: {self._missing}")
 

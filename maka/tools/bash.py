@@ -39,6 +39,7 @@ from maka.tools.bounds import likely_words, met_words
 from maka.tools.guard import Guards
 from maka.tools.inside import Inside
 from maka.tools.made import Made
+from maka.tools.not_set_up import was_not_set_up
 from maka.tools.output import CommandOutput
 from maka.tools.policy import Ground
 from maka.tools.results import error, no_effect, with_footer
@@ -130,7 +131,7 @@ class BashTool:
         inside: Inside | None = None
         if boundary.profile is not Profile.BYPASS:
             try:
-                inside = Inside(boundary, as_now(self._ground), self._guards)
+                inside = Inside(boundary, as_now(self._ground), self._guards, command, self._sandbox)
                 launch = self._sandbox.wrap(launch.argv, inside.policy(env.cwd), self._child_env)
             except PermissionError as closed:
                 listener.ended(error(f"no command was run: {closed_text(str(closed.filename))}"))
@@ -166,7 +167,7 @@ class BashTool:
         def finish(end: ProcessEnd) -> ToolResult:
             output.close()
             result = _result(output, end, timeout_s, inside is not None)
-            return result if inside is None else inside.settled(result)
+            return result if inside is None else inside.settled(result, output.errors)
 
         return SpawnedCall(listener, command, output.take, finish).start(self._processes, spec)
 
@@ -190,11 +191,12 @@ def _lasting(boundary: Boundary) -> Boundary:
 
 def _settle(inside: Inside | None, masks: Masks, end: ProcessEnd, text: str) -> str | None:
     """Put right what a background command left, and return what to say about its end."""
+    not_run = None if inside is None else was_not_set_up(text, end)
     failed = end.cause == "exited" and (end.signal is not None or bool(end.exit_code))
     words = [met_words(end.limit) if end.limit is not None else likely_words(text, end) if failed else ""]
     if inside is not None:
-        found = inside.verdict(text, failed=failed)
-        words += [inside.note(), "" if found is None else refusal_text(*found)]
+        found = inside.verdict(not_run or text, failed=failed, exit_code=end.exit_code)
+        words += [not_run or "", inside.note(), "" if found is None else refusal_text(*found)]
     return masks("; ".join(filter(None, words))) or None
 
 
@@ -206,6 +208,8 @@ def _no_sandbox(missing: str) -> ToolResult:
 
 def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float, boxed: bool) -> ToolResult:
     text, whole = output.for_model()
+    if boxed and (why := was_not_set_up(text, end)) is not None:
+        return replace(error(why), exit_code=end.exit_code)
     outcome, note = _verdict(end, timeout_s, boxed)
     if end.survivors:
         pids = ", ".join(str(pid) for pid in end.survivors)

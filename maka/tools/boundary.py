@@ -80,6 +80,15 @@ def refusal_text(need: BoundaryNeed, what: str) -> str:
     return f"{what}\n{msgspec.json.encode(head).decode()}\n{then}"
 
 
+def all_the_same_text(need: BoundaryNeed) -> str:
+    """Say what a call that ended well has probably lacked for a part of it, as the model reads it."""
+    head = f"The command ended well, but the sandbox has probably denied a part of it ({need.reason})."
+    if need.expansion is None:
+        return f"{head} No expansion of the boundary allows that."
+    expansion = msgspec.json.encode(need.expansion).decode()
+    return f"{head} If that part matters, ask for this expansion with request_sandbox_boundary:\n{expansion}"
+
+
 def closed_text(path: str) -> str:
     """Say what to do about what its own user can't look into, though it may hold, or name, something protected."""
     return f"{path} can't be read, and it decides what is protected here: a person has to open it (chmod u+rwX)"

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 from collections.abc import Collection, Mapping
 from time import monotonic
 
@@ -11,14 +10,15 @@ from msgspec.structs import replace
 from maka.contracts.boundary import Boundary
 from maka.contracts.content import Outcome
 from maka.contracts.limits import SURVEY_DEPTH_MAX
-from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy, ToolResult
+from maka.contracts.tool_ports import BoundaryNeed, Sandbox, SandboxPolicy, ToolResult
 from maka.tools.before import Before, Standing, is_same, names_in, standing
-from maka.tools.boundary import refusal_text
+from maka.tools.boundary import all_the_same_text, refusal_text
 from maka.tools.closed import open_again
-from maka.tools.denial import Kind, likely
+from maka.tools.denied import Denied
 from maka.tools.guard import Guard, Guards, is_surely_harmless, put_aside, put_back, put_repositories_right
 from maka.tools.new_repository import runs_the_same
-from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, covers, is_under, needed, sandbox_policy
+from maka.tools.not_set_up import NOT_RUN
+from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, needed, sandbox_policy
 from maka.tools.repositories import decisive_name
 from maka.tools.results import with_footer
 from maka.tools.survey import protected_paths, survey, watched
@@ -42,9 +42,6 @@ _ROUNDS_S = 3.0
 """For so long one command's end may keep others waiting, beyond one round."""
 
 _NAMED_MAX = 50
-_NOT_SET_UP = re.compile(
-    r"bwrap: |the sandbox could not be set up|\S+: \d+: exec: \S+: (?:not found|Permission denied)"
-)
 
 
 class Inside:
@@ -53,8 +50,12 @@ class Inside:
     While one runs for long, `look` is called from time to time, from one thread at a time.
     """
 
-    def __init__(self, boundary: Boundary, ground: Ground, guards: Guards) -> None:
+    def __init__(
+        self, boundary: Boundary, ground: Ground, guards: Guards, command: str = "", sandbox: Sandbox | None = None
+    ) -> None:
         self._boundary = boundary
+        self._command = command
+        self._closes_beside_hidden = sandbox is not None and sandbox.closes_beside_hidden
         self._ground = ground
         self._guards = guards
         self._made = guards.made
@@ -62,7 +63,7 @@ class Inside:
         self._guard = Guard(self._watched(), guards)
         self._looks = 0
         self._is_torn = False
-        self._network = False
+        self._denied: Denied | None = None
         self._suspects: frozenset[str] = frozenset()
         self._moved: set[str] = set()
         self._undone: set[str] = set()
@@ -217,16 +218,26 @@ class Inside:
             raise OSError(errno.ELOOP, "it turned into a link", workspace)
         found = survey(self._before.walk, self._ground, self._before.protected)
         policy = sandbox_policy(self._boundary, os.path.realpath(cwd), found, self._ground)
-        self._network = policy.network
+        self._denied = Denied(
+            self._boundary,
+            self._ground,
+            policy,
+            self._command,
+            closes_beside_hidden=self._closes_beside_hidden,
+        )
         return policy
 
-    def settled(self, result: ToolResult) -> ToolResult:
-        """Put right what the sandbox couldn't hold, and say what it probably denied."""
-        found = self.verdict(result.text, failed=result.outcome is Outcome.ERROR)
-        if found is None:
-            return replace(result, text=with_footer(result.text, note)) if (note := self.note()) else result
-        text = with_footer(result.text, self.note(), refusal_text(*found))
-        return replace(result, outcome=Outcome.ERROR, text=text, need=found[0])
+    def settled(self, result: ToolResult, errors: str = "") -> ToolResult:
+        """Put right what the sandbox couldn't hold, and say what it probably denied. `errors` is its standard error."""
+        found = self.verdict(result.text, failed=result.outcome is Outcome.ERROR, exit_code=result.exit_code)
+        if found is not None:
+            text = with_footer(result.text, self.note(), refusal_text(*found))
+            return replace(result, outcome=Outcome.ERROR, text=text, need=found[0])
+        need = None
+        if result.outcome is Outcome.OK and self._denied is not None:
+            need = self._denied.need_all_the_same(result.text, errors)
+        notes = [note for note in (self.note(), "" if need is None else all_the_same_text(need)) if note]
+        return replace(result, text=with_footer(result.text, *notes), need=need) if notes else result
 
     def note(self) -> str:
         """Say what the sandbox didn't hold to the end, once the verdict is known; nothing where it held all."""
@@ -234,7 +245,7 @@ class Inside:
             return ""
         return LOST.format(_as_text(self._lost))
 
-    def verdict(self, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
+    def verdict(self, text: str, *, failed: bool, exit_code: int | None = None) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
         self._moved.update(self._guard.put_right())
         is_settled = self._settle()
@@ -247,17 +258,10 @@ class Inside:
             need = BoundaryNeed(expansion=expansion, reason="it takes effect later outside the sandbox")
             words = {MOVED: moved, UNDONE: self._undone - stuck, STUCK: stuck, UNSETTLED: unsettled}
             return need, "\n".join(line.format(_as_text(paths)) for line, paths in words.items() if paths)
-        if not failed or _NOT_SET_UP.match(text):
+        if not failed or self._denied is None or text.startswith(NOT_RUN):
             return None
-        expansion = likely(text, self._boundary.workspace, _kind, self._allowed)
-        if expansion is None or (expansion.network and self._network):
-            return None
-        for entry in expansion.filesystem:
-            if any(entry.path == own or entry.path.startswith(own + "/") for own in self._ground.own):
-                expansion = None
-                break
-        need = BoundaryNeed(expansion=expansion, reason="likely, as the command's output reads")
-        return need, "The sandbox has probably denied something."
+        lacking = self._denied.need(text, exit_code)
+        return None if lacking is None else (lacking, "The sandbox has probably denied something.")
 
     def _settle(self) -> bool:
         """Put right for the last time; what couldn't be looked at stays to be found by the next command's end."""
@@ -272,18 +276,6 @@ class Inside:
             self._guards.keep(self._before)
         # Where others make and remove folders all the time the next command's end looks again.
         return is_settled or self._is_torn
-
-    def _allowed(self, path: str) -> bool:
-        try:
-            return covers(self._boundary, os.path.realpath(path), "write", self._ground)
-        except OSError:  # it changes at this moment, so it is inside of what is writable
-            return True
-
-
-def _kind(path: str) -> Kind:
-    if os.path.isdir(path):
-        return "folder"
-    return "other" if os.path.lexists(path) else "missing"
 
 
 def _as_text(paths: Collection[str]) -> str:

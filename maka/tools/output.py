@@ -16,6 +16,7 @@ from maka.contracts.limits import LIVE_CHARS_MAX, LIVE_DELTA_CHARS_MAX, OUTPUT_B
 from maka.contracts.masks import NO_MASKS, Masks, MaskStream
 from maka.tools.results import cut_middle, fits
 
+ERRORS_CHARS_MAX = 16_000
 HALF = OUTPUT_BLOB_BYTES_MAX // 2
 SUPPRESSED = "\n[more output comes; it is not shown live]\n"
 HINT = "The whole output is kept for the person; to see more of it, filter it rather than repeat what has effects"
@@ -105,6 +106,8 @@ class CommandOutput:
         self._both = masks.stream()
         self._streams: dict[str, SafeText] = {}
         self.kept = Kept(half)
+        self.errors = ""
+        """The end of what it said of itself, on its standard error."""
 
     def take(self, stream: str, data: bytes, final: bool = False) -> None:
         """Take the next bytes of a stream."""
@@ -113,6 +116,8 @@ class CommandOutput:
         if not text:
             return
         self.kept.add(self._both.feed(text).encode())
+        if stream == "stderr":
+            self.errors = (self.errors + text)[-ERRORS_CHARS_MAX:]
         room = LIVE_CHARS_MAX - state.shown
         if room <= 0:
             return

@@ -175,11 +175,13 @@ def sandbox_policy(boundary: Boundary, cwd: str, found: Found, ground: Ground) -
         return any(not any(is_under(path, one) and is_under(one, base) for one in own) for base in outer)
 
     programs = [path for path in ground.programs if not any(is_under(path, one) for one in writable)]
+    protected = [path for path in found.protected if path not in writable]
+    others = (*protected, *hidden, *(path for path in readable if path in kept))
     return SandboxPolicy(
         cwd=cwd,
-        writable=_once([path for path in writable if path in kept]),
+        writable=_outermost([path for path in writable if path in kept], others, found.pinned),
         readable=_once([*programs, *(path for path in readable if path in kept and path not in writable)]),
-        protected=_once([path for path in found.protected if path not in writable]),
+        protected=_once(protected),
         pinned=_once([path for path in found.pinned if path not in (*writable, *hidden) and not is_gone(path)]),
         hidden=_once([path for path in found.hidden if path in hidden and not is_gone(path)]),
         hidden_files=_once([path for path in found.hidden_files if path in hidden and not is_gone(path)]),
@@ -187,6 +189,21 @@ def sandbox_policy(boundary: Boundary, cwd: str, found: Found, ground: Ground) -
         mounts=found.mounts,
         network=boundary.network,
     )
+
+
+def _outermost(writable: Sequence[str], others: Sequence[str], pinned: Sequence[str]) -> tuple[str, ...]:
+    """Leave out what another one holds already: nobody could replace or remove what is a mount of its own.
+
+    What has others in between, or inside, has to be named by itself.
+    """
+
+    def is_held(path: str) -> bool:
+        base = max((one for one in writable if one != path and is_under(path, one)), key=len, default=None)
+        if base is None or any(is_under(one, path) for one in (*others, *pinned)):
+            return False
+        return not any(is_under(path, other) and is_under(other, base) for other in others)
+
+    return tuple(path for path in dict.fromkeys(writable) if not is_held(path))
 
 
 def _once(paths: Sequence[str]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ class Open:
 
     name = "a box without walls"
     missing = None
+    closes_beside_hidden = False
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
         del policy, env

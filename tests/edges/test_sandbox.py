@@ -65,6 +65,7 @@ def test_a_sandbox_that_holds_nothing_is_found_out() -> None:
     class Open:
         name = "open"
         missing = None
+        closes_beside_hidden = False
 
         def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
             del policy, env

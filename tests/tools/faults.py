@@ -36,6 +36,7 @@ class Changed:
     """A sandbox that is told, or tells, something else."""
 
     missing = None
+    closes_beside_hidden = False
 
     def __init__(
         self, inner: Sandbox, policy: Callable[[SandboxPolicy], SandboxPolicy], launch: Callable[[Launch], Launch]

@@ -28,6 +28,7 @@ class Open:
 
     name = "open"
     missing = None
+    closes_beside_hidden = False
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
         del policy, env

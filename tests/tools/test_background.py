@@ -157,7 +157,7 @@ def test_a_stop_of_the_call_after_the_handover_touches_nothing(place: Place, scr
 def test_a_bug_at_its_end_leaves_no_shell_without_one(
     workspace: Path, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: Inside, text: str, *, failed: bool) -> None:
+    def broken(self: Inside, text: str, *, failed: bool, exit_code: int | None = None) -> None:
         raise ValueError("a bug")
 
     place = Place(workspace, scripted)

@@ -180,7 +180,7 @@ def test_what_a_command_was_granted_meanwhile_stays(workspace: Path) -> None:
 
 
 def test_a_bug_at_the_end_of_a_command_leaves_no_call_open(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Inside, text: str, *, failed: bool) -> None:
+    def broken(self: Inside, text: str, *, failed: bool, exit_code: int | None = None) -> None:
         raise ValueError("a bug")
 
     monkeypatch.setattr(Inside, "verdict", broken)

@@ -12,7 +12,6 @@ from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile
 from maka.contracts.boundary import covers as expansion_covers
 from maka.contracts.limits import EXPANSION_BYTES_MAX, EXPANSION_ENTRIES_MAX, EXPANSION_PATH_CHARS_MAX
 from maka.contracts.tool_ports import BoundaryNeed
-from maka.tools.denial import likely
 from maka.tools.expansion import ExpansionError, expansion_of, normalise
 from maka.tools.policy import Found, Ground, covers, is_under, judge, needed, protected_in, sandbox_policy
 from tests.tools.harness import boundary
@@ -207,32 +206,6 @@ def test_what_comes_from_outside_is_closed() -> None:
         with pytest.raises(ExpansionError) as caught:
             expansion_of(wrong)
         assert caught.value.reason == reason
-
-
-# -- what was probably denied -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        ("touch: cannot touch '/o/f': Read-only file system", Expansion(filesystem=(entry("/o/f", "write", "exact"),))),
-        ("touch: cannot touch '/o/d/new': Read-only file system", Expansion(filesystem=(entry("/o/d"),))),
-        ("bash: line 1: /o/d/new: Permission denied", Expansion(filesystem=(entry("/o/d"),))),
-        (
-            "OSError: [Errno 30] Read-only file system: '../o/f'",
-            Expansion(filesystem=(entry("/o/f", "write", "exact"),)),
-        ),
-        ("curl: (6) Could not resolve host: example.org", Expansion(network=True)),
-        ("touch: cannot touch '/ws/a': Permission denied", None),
-        ("touch: cannot touch '/x': Read-only file system", None),
-        ("No such file or directory: '/o/f'", None),
-        ("", None),
-    ],
-)
-def test_a_denial_is_read_from_the_output(output: str, expected: Expansion | None) -> None:
-    there: dict[str, Literal["folder", "other"]] = {"/": "folder", "/o": "folder", "/o/d": "folder", "/o/f": "other"}
-    found = likely(output, "/ws", lambda path: there.get(path, "missing"), lambda path: path.startswith("/ws"))
-    assert found == expected
 
 
 def test_a_boundary_without_a_workspace_allows_nothing() -> None:

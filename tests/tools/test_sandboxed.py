@@ -103,16 +103,17 @@ def test_no_other_process_is_given_limits(bench: Bench, program: str) -> None:
 @pytest.mark.parametrize(
     "spelling", ["rm", "/bin/rm", "env rm", r"\rm", "bash -c 'rm NAME'", "r''m", "xargs -I{} rm {} <<<"]
 )
-def test_h31_no_spelling_reaches_outside(bench: Bench, home: Path, spelling: str) -> None:
+def test_h31_no_spelling_reaches_outside(bench: Bench, sandbox: Sandbox, home: Path, spelling: str) -> None:
     target = str(home / "notes")
     command = spelling.replace("NAME", target) if "NAME" in spelling else f"{spelling} {target}"
     result = bench.run("Bash", command=command)
     assert (home / "notes").read_text() == "notes"
     assert result.outcome is Outcome.ERROR
-    assert result.need == BoundaryNeed(
-        expansion=needed(str((home / "notes").resolve()), "write"), reason="likely, as the command's output reads"
-    )
-    assert "sandbox_boundary_required" in result.text
+    assert result.need is not None
+    lacking = None if sandbox.closes_beside_hidden else needed(str(home.resolve()), "write", "subtree")
+    assert result.need.expansion == lacking
+    assert result.need.reason.startswith("likely")
+    assert ("requires_bypass" if lacking is None else "sandbox_boundary_required") in result.text
 
 
 def test_h32_the_bytes_that_run_are_the_bytes_of_the_call(bench: Bench) -> None:
