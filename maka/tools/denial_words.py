@@ -91,8 +91,7 @@ def _whole(lines: list[str]) -> list[str]:
     found: list[str] = []
     for line in lines:
         if line.startswith(_BROKEN) and found and _BROKEN in found[-1]:
-            more = line.removeprefix(_BROKEN)
-            found[-1] = found[-1].rstrip() + ("" if more.startswith("/") else " ") + more
+            found[-1] += line.removeprefix(_BROKEN)
         else:
             found.append(line)
     return found
