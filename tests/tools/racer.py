@@ -49,9 +49,9 @@ class Racer:
             self.at("end")
             looked(start)
 
-        def settles(inside: Inside, result: ToolResult) -> ToolResult:
+        def settles(inside: Inside, result: ToolResult, errors: str = "") -> ToolResult:
             self._follow(SETTLING)
-            return settled(inside, result)
+            return settled(inside, result, errors)
 
         patch.setattr(Start, "must_be_there", looks)
         patch.setattr(Inside, "settled", settles)
