@@ -237,3 +237,25 @@ def test_no_child_of_an_approved_command_outlives_a_kill_and_the_next_start(
     assert [end.how for end in maka.actions("process_ended", session)] == ["orphaned"] * in_background
     maka.reopen()
     assert (approved.said(), maka.model.count) == (said, asked)
+
+
+def test_h32_what_was_approved_is_what_runs_also_when_another_process_goes_on(world: World, outside: Path) -> None:
+    """Asked by a process that is killed, and answered in a new one: path and command keep every hidden character."""
+    folder = outside / "a\u202etxt\u200b"
+    folder.mkdir()
+    asked = needed(str(folder), "write", "subtree")
+    command = f"printf %s 'b\u202e\u2066' > '{folder}/c\u200b'"
+    approved = Approved(asked, "", lambda: "")
+    maka = world.maka(world.model(approved_then(approved, bash(command), Turn(text="done"))))
+    env = {"PATH": f"{outside}/bin:{world.machine.env['PATH']}"}
+    request = asked_and_killed(world, maka.model, "do it", **env)
+    (shown,) = world.machine.maka("inbox", "--json", **env).lines
+    assert (shown["id"], shown["expansion"]) == (request, plain(asked))
+    done = world.machine.maka("answer", request[-8:], "allow", **env)
+    assert (done.code, done.out) == (0, "done\n"), done
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"c\u200b": "b\u202e\u2066"}
+    maka.open()
+    (session,) = (header.session_id for header in checks.headers(maka.store))
+    assert [grant.expansion for grant in maka.manager.boundary(session).grants] == [asked]
+    (process,) = maka.actions("process_started", session)
+    assert process.command == command
