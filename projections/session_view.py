@@ -7,6 +7,7 @@ an open one are an append-only sequence that is built when it is looked at.
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from maka.contracts.content import FunctionCall, FunctionResponse
 from maka.contracts.errors import FoldError
@@ -44,13 +45,13 @@ class SessionView(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OpenTurn(Struct, frozen=True, gc=False, kw_only=True):
-    """A run without a terminal: its facts and the calls that have no response."""
+    """A run without a terminal: the profile that it began with, its facts, and the calls that have no response."""
 
+    boundary: str
     facts: Chunks[Committed] = Chunks()
     calls: frozenset[CallId] = frozenset()
 
 
-_NEW = OpenTurn()
 Queue = tuple[WaitingMessage, ...]
 
 
@@ -82,7 +83,7 @@ def fold(state: ViewState | None, item: Committed) -> ViewState:
     queue = state.queue if header.untaken is state.header.untaken else _queued(state.queue, header, item)
     turns, live = state.turns, state.open
     if event.run_id is not None and not event.partial:
-        turn = _grown(live.get(event.invocation_id, _NEW), item)
+        turn = _grown(live.get(event.invocation_id) or OpenTurn(boundary=header.boundary), item)
         if is_terminal(event):
             live = {key: other for key, other in live.items() if key != event.invocation_id}
             turns = turns.append(_finished(turn, item))
@@ -95,7 +96,7 @@ def fold(state: ViewState | None, item: Committed) -> ViewState:
 def _finished(turn: OpenTurn, item: Committed) -> TurnView:
     if turn.calls:
         raise FoldError(f"position {item.position}: run {item.event.run_id} ended with {len(turn.calls)} open calls")
-    return build_turn(turn.facts)
+    return build_turn(turn.facts, turn.boundary)
 
 
 def _queued(queue: Queue, header: Header, item: Committed) -> Queue:
@@ -116,12 +117,14 @@ def _grown(turn: OpenTurn, item: Committed) -> OpenTurn:
         if content.call_id not in calls:
             raise FoldError(f"position {item.position}: a response to {content.call_id}, which isn't an open call")
         calls = calls - {content.call_id}
-    return OpenTurn(facts=turn.facts.append(item), calls=calls)
+    return replace(turn, facts=turn.facts.append(item), calls=calls)
 
 
 def view(state: ViewState) -> SessionView:
     """Return the view as of the state's position."""
-    turns = sorted((*state.turns, *(build_turn(live.facts) for live in state.open.values())), key=_opened)
+    turns = sorted(
+        (*state.turns, *(build_turn(live.facts, live.boundary) for live in state.open.values())), key=_opened
+    )
     return SessionView(
         session_id=state.header.session_id,
         position=state.order.position,

@@ -113,7 +113,8 @@ Shown = Said | ToolActivity | Noted | Asking
 class TurnView(Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """One turn. `position` and `last_position` are those of its first and newest fact; the rest is its run's record.
 
-    An `undo` asks no model: its `profile` and `model` are those that the session had.
+    An `undo` asks no model: its `profile` and `model` are those that the session had. `boundary` is the session's
+    profile when the run began.
     """
 
     turn_id: TurnId
@@ -123,6 +124,7 @@ class TurnView(Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit
     started_ts: int
     profile: str
     model: str
+    boundary: str
     status: str
     failure_class: str | None = None
     abort_source: str | None = None
@@ -137,8 +139,11 @@ class TurnView(Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit
     items: tuple[Shown, ...] = ()
 
 
-def build_turn(facts: Iterable[Committed]) -> TurnView:
-    """Return the view of one run's facts, given whole and in order. Raises FoldError on a log that breaks a rule."""
+def build_turn(facts: Iterable[Committed], boundary: str) -> TurnView:
+    """Return the view of one run's facts, given whole and in order, and of the profile that it began with.
+
+    Raises FoldError on a log that breaks a rule.
+    """
     builder = _Builder()
     folded: RunFold | None = None
     first = 0
@@ -156,6 +161,7 @@ def build_turn(facts: Iterable[Committed]) -> TurnView:
         started_ts=record.started_ts,
         profile=record.profile,
         model=record.model,
+        boundary=boundary,
         status=record.status,
         failure_class=record.failure_class,
         abort_source=record.abort_source,

@@ -92,12 +92,13 @@ class Page:
                 self._line(f"  │ {text}", "dim")
 
     def _turn(self, turn: "TurnView") -> None:
-        from maka.cli import words
+        from maka.cli import bypass, words
         from maka.cli.revealed import revealed
         from projections.turn_view import Asking, Noted, Said
 
         model = "undo" if turn.undo else f"{revealed(turn.profile)} · {revealed(turn.model)}"
-        self._line(f"\n─── {words.moment(turn.started_ts)} · {model} · run {turn.run_id}", "dim")
+        parts = [words.moment(turn.started_ts), model, f"run {turn.run_id}", bypass.warning(turn.boundary)]
+        self._line(f"\n─── {' · '.join(filter(None, parts))}", "dim")
         waiting = {item.call_id for item in turn.items if isinstance(item, Asking) and item.end_position is None}
         for item in turn.items:
             match item:

@@ -115,6 +115,16 @@ def test_lists_have_the_profile_of_now_and_a_fact_that_of_its_time(machine: Mach
     assert of(answered, "run_ended") == "bypass", "it ended without limits, whatever it began with"
 
 
+def test_a_run_that_had_no_limits_is_shown_so_when_the_session_has_some_again(machine: Machine) -> None:
+    parked(machine, "--boundary", "bypass")
+    assert machine.maka("rules", "1", "--boundary", "ask").code == 0
+    shown = machine.maka("show", "1").out
+    assert [line.startswith("─── ") for line in shown.splitlines() if WORDS in line] == [True]
+    record = machine.maka("show", "1", "--json").record
+    assert (record["header"]["boundary"], [turn["boundary"] for turn in record["turns"]]) == ("ask", ["bypass"])
+    assert "BYPASS" not in machine.maka("sessions").out
+
+
 def test_sessions_without_limits_are_named_up_to_a_bound() -> None:
     headers = [project(LogBuilder(1, number).items) for number in range(1, 24)]
     named = [header for header in headers if header is not None]
