@@ -48,6 +48,7 @@ from maka.tools.leftovers import TempFiles
 from maka.tools.policy import Ground
 from maka.tools.put_back import PutBackTool, read_now
 from maka.tools.registry import builtin_tools
+from maka.tools.settler import Settler
 from maka.tools.shells import Shells
 from maka.tools.survey import ground_of
 from projections.background import read as read_shells
@@ -86,6 +87,7 @@ def make_ports(
     providers: Providers,
     troupe: Troupe,
     secrets: Secrets,
+    settler: Settler,
 ) -> Ports:
     """Put an adapter behind each port."""
     ground = untouchable(config)
@@ -108,6 +110,7 @@ def make_ports(
             turns=turns,
             masks=secrets,
             shells=Shells(table=background, record=partial(read_shells, store), blob=store.blob),
+            settler=settler,
         ),
         undo=PutBackTool(turns, store.blob),
         processes=processes,

@@ -39,6 +39,7 @@ from maka.storage.blobs import FileBlobs
 from maka.storage.ledger import LmdbLedger
 from maka.storage.reader import LmdbReader
 from maka.storage.root import acquire_root, is_owned, unusable
+from maka.tools.settler import Settler
 
 LEDGER_STOP_TIMEOUT_S = 5.0
 """Beside SHUTDOWN_TIMEOUT_S: the store isn't closed under a commit."""
@@ -91,8 +92,11 @@ def open_host(config: Config) -> Host:
         sink = _open_log(config.state_root)
         stack.callback(sink.close)
         log = make_logger(sink, secrets.redact, config.log_level)
-        io = IoLoop.start()
         patience = Patience(SHUTDOWN_TIMEOUT_S)
+        settler = Settler(lambda bug: log.error("settling_failed", error_kind=type(bug).__name__))
+        # After the I/O thread, which orders the last of it. What isn't done in time is left to a thread of no weight.
+        stack.callback(lambda: settler.wait(patience.left_s()))
+        io = IoLoop.start()
         stack.callback(lambda: io.close(patience.left_s()))
         timers = ThreadTimers.start()
         stack.callback(timers.close)
@@ -112,7 +116,7 @@ def open_host(config: Config) -> Host:
         troupe = Troupe()
         processes = AsyncProcesses(io, config.tool_limits)
         providers = Providers(config.profiles, io, secrets)
-        ports = make_ports(config, log, processes, timers, store, blobs, providers, troupe, secrets)
+        ports = make_ports(config, log, processes, timers, store, blobs, providers, troupe, secrets, settler)
         feed = _start_feed(stack, log, store, patience)
         ledger.tell(Follow(to=feed))
         stack.callback(_stop_troupe, troupe, log, patience)

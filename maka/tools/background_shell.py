@@ -31,6 +31,7 @@ from maka.contracts.tool_ports import (
 )
 from maka.tools.output import CommandOutput
 from maka.tools.results import error
+from maka.tools.settler import Later, at_once
 
 _BY_SANDBOX = "the sandbox"
 
@@ -41,13 +42,14 @@ Settle = Callable[[ProcessEnd, str], str | None]
 class Order(Struct, frozen=True, kw_only=True):
     """What a shell is to be. `look` is called every SHELL_LOOK_S while it lives, where there is something to watch.
 
-    It says whether the shell has to end.
+    It says whether the shell has to end. `settle` is called where `later` does work.
     """
 
     call_id: CallId
     session_id: SessionId
     command: str
     settle: Settle
+    later: Later = at_once
     look: Callable[[], bool] | None = None
     masks: Masks = NO_MASKS
 
@@ -180,9 +182,24 @@ class BackgroundShell:
         with self._lock:
             self._output.close()
             text = self._output.for_model()[0]
-        with self._looking:
-            note = None if end.cause == "not_started" else self._settled(end, text)
-            self._has_settled = True
+        if end.cause == "not_started":
+            self._over(end, None)
+        else:
+            self._order_settling(end, text)
+
+    # -- its end, where `later` does work -------------------------------------------------------------------------
+
+    def _order_settling(self, end: ProcessEnd, text: str) -> None:
+        def settle() -> None:
+            with self._looking:  # a look under way may take as long
+                note = self._settled(end, text)
+            self._over(end, note)
+
+        self.order.later(settle)
+
+    def _over(self, end: ProcessEnd, note: str | None) -> None:
+        """Know its end, and tell everyone."""
+        self._has_settled = True
         with self._lock:
             if self._process is not None:
                 self.end = self._end_of(end, self._process, note)
@@ -196,7 +213,7 @@ class BackgroundShell:
     def _settled(self, end: ProcessEnd, text: str) -> str | None:
         try:
             return self.order.settle(end, text)
-        except Exception as bug:  # of ours; its end has to become a fact all the same
+        except BaseException as bug:  # of ours, SystemExit included; its end has to become a fact all the same
             return f"Maka failed at putting right what it did ({type(bug).__name__}): look at it"
 
     def _end_of(self, end: ProcessEnd, process: ProcessIdentity, note: str | None) -> ShellEnd:

@@ -43,6 +43,7 @@ from maka.tools.not_set_up import was_not_set_up
 from maka.tools.output import CommandOutput
 from maka.tools.policy import Ground
 from maka.tools.results import error, no_effect, with_footer
+from maka.tools.settler import Settler, at_once
 from maka.tools.spawned import SpawnedCall
 from maka.tools.survey import as_now
 
@@ -98,6 +99,7 @@ class BashTool:
         table: BackgroundTable,
         masks: Masks = NO_MASKS,
         made: Made | None = None,
+        settler: Settler | None = None,
     ) -> None:
         self._processes = processes
         self._shell = shell
@@ -105,6 +107,7 @@ class BashTool:
         self._sandbox = sandbox
         self._ground = ground
         self._guards = Guards(made)
+        self._settler = settler or Settler()
         self._table = table
         self._masks = masks
 
@@ -118,7 +121,7 @@ class BashTool:
         return None
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
-        """Look at the workspace, spawn and return; everything else happens on the I/O thread."""
+        """Look at the workspace, spawn and return; the rest is the I/O thread's, but what is put right at the end."""
         if (refusal := self.refusal(call, env)) is not None:
             listener.ended(refusal)
             return no_effect
@@ -151,6 +154,7 @@ class BashTool:
                 session_id=env.session_id,
                 command=command,
                 settle=settle,
+                later=at_once if inside is None else self._settler.do,
                 look=look,
                 masks=self._masks,
             )
@@ -169,7 +173,8 @@ class BashTool:
             result = _result(output, end, timeout_s, inside is not None)
             return result if inside is None else inside.settled(result, output.errors)
 
-        return SpawnedCall(listener, command, output.take, finish).start(self._processes, spec)
+        later = at_once if inside is None else self._settler.do
+        return SpawnedCall(listener, command, output.take, finish, later).start(self._processes, spec)
 
 
 def _wrong(command: str, timeout_ms: int | None) -> str | None:

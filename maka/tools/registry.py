@@ -18,6 +18,7 @@ from maka.tools.grep import GrepTool
 from maka.tools.policy import Ground
 from maka.tools.read import ReadTool
 from maka.tools.search import Ripgrep
+from maka.tools.settler import Settler
 from maka.tools.shells import Shells
 from maka.tools.stop_background import StopBackgroundTool
 from maka.tools.workspace_scan import WatchedTool
@@ -53,12 +54,13 @@ def builtin_tools(
     turns: FileTurns | None = None,
     masks: Masks = NO_MASKS,
     shells: Shells | None = None,
+    settler: Settler | None = None,
 ) -> Catalog:
     """Make the built-in tools. `child_env` is all that their processes see; `shell` is bash where there is one.
 
     `ground` is what no session may touch unasked; `survey.ground_of` makes it. `turns` are shared with whoever else
     changes files. `masks` takes secrets out of what is read and printed. `shells` are the host's
-    background shells.
+    background shells, and `settler` puts right what its commands left.
     """
     path = child_env.get("PATH", FALLBACK_PATH)
     found = shell or shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
@@ -70,7 +72,9 @@ def builtin_tools(
             ReadTool(ground, masks),
             WriteTool(turns),
             EditTool(turns),
-            WatchedTool(BashTool(processes, found, child_env, sandbox, ground, shells.table, masks, turns.made)),
+            WatchedTool(
+                BashTool(processes, found, child_env, sandbox, ground, shells.table, masks, turns.made, settler)
+            ),
             GlobTool(ripgrep),
             GrepTool(ripgrep),
             CheckBackgroundTool(shells),

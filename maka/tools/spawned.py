@@ -1,7 +1,7 @@
 """A tool call that is one process: named in the ledger before it runs, and ended by a stop at any moment.
 
-Laws: the gate opens only after the commit. A stop before that runs nothing. `finish` is called exactly once, with the
-process's end, or with a message where it couldn't be started.
+Laws: the gate opens only after the commit. A stop before that runs nothing. `finish` is called at most once, with the
+process's end and after all output; where nothing began the call is answered without it.
 """
 
 import threading
@@ -19,19 +19,23 @@ from maka.contracts.tool_ports import (
     ToolResult,
 )
 from maka.tools.results import error
+from maka.tools.settler import Later, at_once
 
 Output = Callable[[str, bytes], None]
 Finish = Callable[[ProcessEnd], ToolResult]
 
 
 class SpawnedCall:
-    """Ties a process to a call. `output` and `finish` are called on the I/O thread."""
+    """Ties a process to a call. `output` is called on the I/O thread, and `finish` where `later` does work."""
 
-    def __init__(self, listener: ToolListener, command: str, output: Output, finish: Finish) -> None:
+    def __init__(
+        self, listener: ToolListener, command: str, output: Output, finish: Finish, later: Later = at_once
+    ) -> None:
         self._listener = listener
         self._command = command
         self._output = output
         self._finish = finish
+        self._later = later
         self._lock = threading.Lock()
         self._handle: ProcessHandle | None = None
         self._granted: bool | None = None
@@ -88,13 +92,15 @@ class SpawnedCall:
             else:
                 why = "was not recorded" if self._granted is False else "ended before the command began"
                 result = ToolResult(outcome=Outcome.NOT_STARTED, text=f"The process {why}, so nothing was run.")
+            self._listener.ended(result)
         else:
-            result = self._finished(end)
-        self._listener.ended(result)
+            self._later(lambda: self._listener.ended(self._finished(end)))
 
     def _finished(self, end: ProcessEnd) -> ToolResult:
         try:
             return self._finish(end)
-        except Exception as bug:  # of ours; a call that is never answered would hold its run for ever
+        except (
+            BaseException
+        ) as bug:  # of ours, SystemExit included; a call that is never answered would hold its run for ever
             text = f"The process has ended, and then Maka failed ({type(bug).__name__}): look at what it did."
             return ToolResult(outcome=Outcome.OUTCOME_UNKNOWN, text=text)
