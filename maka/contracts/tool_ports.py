@@ -187,13 +187,14 @@ class AskingTool(Protocol):
 class Launch(Struct, frozen=True, kw_only=True):
     """What is started: an `argv`, and the `inputs` that its program reads from descriptors it inherits.
 
-    `is_clean` says that the command's variables are among those: whatever stands in front of it gets none of them,
-    since some name libraries that a command may have written.
+    `is_boxed` says that a sandbox stands in front of the command. It has the command's variables among its inputs, and
+    gets none of them: some name libraries that a command may have written. And it waits behind the gate by itself, when
+    all is set up.
     """
 
     argv: tuple[str, ...]
     inputs: tuple[bytes, ...] = ()
-    is_clean: bool = False
+    is_boxed: bool = False
 
 
 class ProcessSpec(Struct, frozen=True, kw_only=True):
@@ -209,6 +210,7 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
     """How a process ended: an exit code or a signal; `cause` is exited, timeout, cancelled, not_started or unknown.
 
     It is also limit, and then `limit` says which. `survivors` are pids that outlived KILL; the caller reports them.
+    `said` is what a sandbox said that could not be set up: nothing was waiting at the gate, and nothing has run.
     """
 
     cause: str
@@ -216,13 +218,17 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
     signal: int | None = None
     survivors: tuple[int, ...] = ()
     limit: LimitMet | None = None
+    said: str | None = None
 
 
 class ProcessListener(Protocol):
-    """Called on the I/O thread: `waiting` (or `failed`), outputs, then `ended`."""
+    """Called on the I/O thread: `waiting` (or `failed`), outputs, then `ended`.
+
+    Where the command never comes to its gate, since it was stopped or its sandbox can't be set up, `ended` comes alone.
+    """
 
     def waiting(self, process: ProcessIdentity) -> None:
-        """The process exists behind its gate; nothing of the command has run."""
+        """The process exists behind its gate, in its sandbox; nothing of the command has run."""
         ...
 
     def output(self, stream: str, data: bytes) -> None: ...

@@ -28,6 +28,7 @@ from maka.contracts.tool_ports import PROGRAM_PLACES, Launch, SandboxPolicy
 from maka.edges.call_filter import call_filter
 from maka.edges.inputs import input_word
 from maka.edges.landlock import Wall, base_of, find_wall, variables
+from maka.edges.landlock_rules import GATE
 from maka.edges.process_tree import MARK_VARIABLE
 from maka.edges.sandbox_probe import Outcome, run_probe
 from maka.edges.spawn_bounds import namespace_words
@@ -50,6 +51,7 @@ _PROC_LOCKED = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "aso
 _RUN_NETWORK = ("/run/systemd/resolve", "/run/NetworkManager/resolv.conf", "/run/resolvconf")
 _RUN_PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver")
 _CHECK, _WALL = "/run/maka-check", "/run/maka-wall"
+_PASS_GATE = f'if [ "${{{GATE}-}}" ]; then unset {GATE}; echo; read -r _ || exit 125; exec </dev/null; fi\n'
 
 
 class Bubblewrap:
@@ -99,7 +101,7 @@ class Bubblewrap:
 
         if self._filter:
             given("--seccomp", self._filter)
-        words = _check(policy) + (namespace_words(self._processes_max) if self._processes_max else "")
+        words = _check(policy) + (namespace_words(self._processes_max) if self._processes_max else "") + _PASS_GATE
         # What a search may read was mounted for it alone.
         if self._wall is not None and not policy.reads_only:
             given("--ro-bind-data", self._wall.text, _WALL)
@@ -108,10 +110,9 @@ class Bubblewrap:
             inputs += [self._wall.asked(policy, (*_SPARE, "/proc")), variables(env)]
         else:
             words += _exports(env)
-        if words:
-            given("--ro-bind-data", os.fsencode(f'{words}exec "$@"\n'), _CHECK)
-            argv = ("/bin/sh", _CHECK, *argv)
-        return Launch(argv=(*own, "--", *argv), inputs=tuple(inputs), is_clean=True)
+        given("--ro-bind-data", os.fsencode(f'{words}exec "$@"\n'), _CHECK)
+        argv = ("/bin/sh", _CHECK, *argv)
+        return Launch(argv=(*own, "--", *argv), inputs=tuple(inputs), is_boxed=True)
 
     def _options(self, policy: SandboxPolicy) -> list[str]:
         options = [*(_USER if self._user else ()), *_ISOLATED, *(() if policy.network else ("--unshare-net",))]

@@ -1,7 +1,8 @@
 """The life of one child process, on the I/O thread: gate, output, end.
 
 Laws:
-- Nothing of the command runs before `release`; `cancel` before it means `not_started`.
+- Nothing of the command runs before `release`; `cancel` before it means `not_started`. What is said before it is the
+  sandbox's: one byte of output when it is set up, or why it can't be.
 - Whoever of the leader's tree is there when it has ended is ended too, also out of its group: a foreground call leaves
   nothing behind. A child may write for a moment after its parent (a `>(tee log)` does), so one that holds the output
   has half of PIPE_DRAIN_S before TERM, and all have as long before KILL.
@@ -21,6 +22,8 @@ from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import (
     KILL_GRACE_S,
     PIPE_DRAIN_S,
+    SANDBOX_SETUP_S,
+    SANDBOX_WORDS_BYTES_MAX,
     TERM_GRACE_S,
     TOOL_WATCH_EVERY_S,
 )
@@ -63,6 +66,8 @@ class ChildProcess:
         self._spec = spec
         self._listener = listener
         self._changed = asyncio.Event()
+        self._is_set_up = not spec.launch.is_boxed
+        self._said = b""
         self._released = False
         self._cancelled = False
         self._exited = False
@@ -103,7 +108,8 @@ class ChildProcess:
         self.identity = gated.identity
         try:
             self._watch(gated)
-            self._listener.waiting(gated.identity)
+            if await self._set_up():
+                self._listener.waiting(gated.identity)
             end = await self._live(gated)
         except BaseException:
             # The I/O thread closes, or a listener failed: nobody would end the child later.
@@ -122,12 +128,25 @@ class ChildProcess:
         self._over = True
         self._listener.ended(end)
 
+    async def _set_up(self) -> bool:
+        """Wait until the command stands at its gate; False where it doesn't come to that."""
+        if not await self._until(lambda: self._is_set_up or self._cancelled or self._has_exited(), SANDBOX_SETUP_S):
+            self._said += f"it took longer than {SANDBOX_SETUP_S:g} s".encode()
+        return self._is_set_up
+
     async def _live(self, gated: GatedProcess) -> ProcessEnd:
-        await self._until(lambda: self._released or self._cancelled or self._has_exited())
-        if self._cancelled or self._has_exited():
+        if self._is_set_up:
+            await self._until(lambda: self._released or self._cancelled or self._has_exited())
+        if self._cancelled or self._has_exited() or not self._is_set_up:
             gated.close_gate()
             survivors = () if await self._until(self._has_exited, KILL_GRACE_S) else await self._kill(gated, 0.0)
-            return ProcessEnd(cause="not_started", survivors=survivors)
+            if self._is_set_up or self._cancelled:
+                return ProcessEnd(cause="not_started", survivors=survivors)
+            await self._until(self._drained, PIPE_DRAIN_S / 2)
+            said = self._said.decode("utf-8", "replace").strip() or "it ended"
+            return ProcessEnd(cause="not_started", survivors=survivors, said=said)
+        for pipe in self._pipes:
+            pipe.merge()
         gated.open_gate()
         ended = await self._watched(gated)
         if self._has_exited() and self._limit is None:
@@ -206,10 +225,10 @@ class ChildProcess:
         return all(pipe.closed for pipe in self._pipes)
 
     def _watch(self, gated: GatedProcess) -> None:
-        tell = self._listener.output
+        merges = self._is_set_up
         self._pipes = (
-            OutputPipe(gated.stdout, lambda data: tell("stdout", data), self._changed),
-            OutputPipe(gated.stderr, lambda data: tell("stderr", data), self._changed),
+            OutputPipe(gated.stdout, lambda data: self._tell("stdout", data), self._changed, merges=merges),
+            OutputPipe(gated.stderr, lambda data: self._tell("stderr", data), self._changed, merges=merges),
         )
         try:
             self._pidfd = os.pidfd_open(gated.pid)
@@ -217,6 +236,15 @@ class ChildProcess:
             threading.Thread(target=self._wait, args=(gated,), name="maka-wait", daemon=True).start()
             return
         asyncio.get_running_loop().add_reader(self._pidfd, lambda: self._on_exit(gated, gated.wait()))
+
+    def _tell(self, stream: str, data: bytes) -> None:
+        if self._released:
+            self._listener.output(stream, data)
+        elif stream == "stdout":
+            self._is_set_up = True
+            self._changed.set()
+        else:
+            self._said = (self._said + data)[:SANDBOX_WORDS_BYTES_MAX]
 
     def _wait(self, gated: GatedProcess) -> None:
         self._io.call_soon(self._on_exit, gated, gated.wait())

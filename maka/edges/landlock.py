@@ -65,7 +65,7 @@ class Landlock:
         words = "\0\0".join("\0".join(told[name]) for name in FIELDS)
         shim = (self._python, "-I", "-S", "-c", self._shim, *map(input_word, range(3)))
         filter_ = call_filter(self._machine, network=policy.network)
-        return Launch(argv=(*shim, *argv), inputs=(os.fsencode(words), filter_, variables(env)), is_clean=True)
+        return Launch(argv=(*shim, *argv), inputs=(os.fsencode(words), filter_, variables(env)), is_boxed=True)
 
 
 class Wall(Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ import sys
 import time
 
 from maka.edges.landlock_rules import (
+    GATE,
     KILL,
     ON_DEVICES,
     PIPE,
@@ -28,6 +29,7 @@ from maka.edges.landlock_rules import (
     Kernel,
     environment,
     exactly,
+    pass_gate,
     read,
     restrict,
 )
@@ -105,6 +107,7 @@ def _become(kernel: Kernel, policy: Policy, filter_: bytes, own_tmp: str, env: b
         kernel.prctl(_PDEATHSIG, KILL)
         tmp = dict.fromkeys((b"TMPDIR", b"TMP", b"TEMP"), os.fsencode(own_tmp))
         variables = {**environment(env), **tmp}
+        is_gated = bool(variables.pop(GATE.encode(), b""))
         os.chdir(*policy["cwd"])
         own = _mount(kernel, policy, own_tmp) if "mount" in policy["may"] else None
         _drop_capabilities(kernel)
@@ -114,6 +117,8 @@ def _become(kernel: Kernel, policy: Policy, filter_: bytes, own_tmp: str, env: b
         network, only = "network" in policy["may"], "read" not in policy["may"]
         restrict(kernel, int(*policy["abi"]), special, devices, network=network, only=only)
         _filter_calls(kernel, filter_)
+        if is_gated:
+            pass_gate()
         os.execve(command[0], command, variables)
     except BaseException as error:
         os.write(2, f"the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))
@@ -194,8 +199,10 @@ def _mount(kernel: Kernel, policy: Policy, own_tmp: str) -> list[str] | None:
     for path in sorted({*policy["pinned"], *policy["writable"], own_tmp, *protected}, key=lambda path: path.count("/")):
         try:
             fd = exactly(path)
-        except FileNotFoundError:  # granted, and not there: so it can't come
-            continue
+        except FileNotFoundError:
+            if path in protected or path in policy["pinned"]:
+                raise  # it was there, and what nothing holds could come back
+            continue  # granted, and not there: so it can't come
         kernel.mount(f"/proc/self/fd/{fd}", f"/proc/self/fd/{fd}", _BIND_ALL)
         os.close(fd)
         # Opened anew: this is the mount now. Where someone swapped the path meanwhile it is none, and this fails.

@@ -13,14 +13,17 @@ EAGER_READS = 256
 
 
 class OutputPipe:
-    """Reads one pipe. After a small piece it pauses, so that the kernel's buffer merges what a chatty child writes."""
+    """Reads one pipe. After a small piece it pauses, so that the kernel's buffer merges what a chatty child writes.
 
-    def __init__(self, fd: int, tell: Callable[[bytes], None], changed: asyncio.Event) -> None:
+    Where it doesn't merge yet, it does from `merge` on: what stands in front of a command is read at once.
+    """
+
+    def __init__(self, fd: int, tell: Callable[[bytes], None], changed: asyncio.Event, *, merges: bool = True) -> None:
         self._loop = asyncio.get_running_loop()
         self._fd: int | None = fd
         self._tell = tell
         self._changed = changed
-        self._pausing = True
+        self._pausing = merges
         self._eager = 0
         self._timer: asyncio.TimerHandle | None = None
         self.inode = os.fstat(fd).st_ino
@@ -55,6 +58,10 @@ class OutputPipe:
         self._timer = None
         if self._fd is not None:
             self._loop.add_reader(self._fd, self._read)
+
+    def merge(self) -> None:
+        """Pause from now on."""
+        self._pausing = True
 
     def hurry(self) -> None:
         """Read without pauses from now on: the child has ended."""

@@ -1,7 +1,10 @@
 """A process that exists but hasn't begun: a shim waits for one byte, and only then becomes the command.
 
-Laws: the environment is the given one, or none where a sandbox gives it to the command, and a mark, by which the
-command's descendants are found wherever they went.
+Laws:
+- The environment is the given one, or none where a sandbox gives it to the command, and a mark, by which the command's
+  descendants are found wherever they went.
+- A sandbox is set up before the gate, and the last of what stands in it is the shim: so where that fails, surely
+  nothing has run, and no fact says that something had begun.
 
 The gate is the shim's standard input: a byte opens it, an end of file (ours was closed, or our process died) ends the
 shim. `/bin/sh` costs 0.5 ms more than no shim at all, a Python shim 6 ms. It is named by its absolute path and imports
@@ -20,10 +23,11 @@ from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import KILL_GRACE_S
 from maka.contracts.tool_ports import Launch
 from maka.edges.inputs import opened
+from maka.edges.landlock_rules import GATE
 from maka.edges.process_end import POLL_S
 from maka.edges.process_tree import MARK_VARIABLE, identity_of
 
-SHELL, WAIT, BECOME = "/bin/sh", "read -r _ || exit 125; ", 'exec "$@" </dev/null'
+SHELL, WAIT, BECOME, BOX = "/bin/sh", "read -r _ || exit 125; ", 'exec "$@" </dev/null', 'exec "$@"'
 _OUTER_MARKS_CHARS_MAX = 1_024
 
 
@@ -86,7 +90,7 @@ class GatedProcess:
 def spawn_gated(launch: Launch, cwd: str, env: Mapping[str, str], bounds: str = "") -> GatedProcess:
     """Start the shim in front of a command. Raises OSError or ValueError where that can't be; then nothing is left.
 
-    `bounds` are words of the shell that bound what comes after the gate.
+    `bounds` are words of the shell that bound the command, and a sandbox in front of it.
     """
     mark = secrets.token_hex(16)
     pipes: list[int] = []
@@ -96,9 +100,9 @@ def spawn_gated(launch: Launch, cwd: str, env: Mapping[str, str], bounds: str = 
         err_read, err_write = _pipe(pipes)
         with opened(launch.argv, launch.inputs) as (argv, fds):
             child = subprocess.Popen(
-                [SHELL, "-c", WAIT + bounds + BECOME, "sh", *argv],
+                [SHELL, "-c", bounds + BOX if launch.is_boxed else WAIT + bounds + BECOME, "sh", *argv],
                 cwd=cwd,
-                env={**({} if launch.is_clean else env), MARK_VARIABLE: _marks(env, mark)},
+                env={**({GATE: "1"} if launch.is_boxed else env), MARK_VARIABLE: _marks(env, mark)},
                 stdin=gate_read,
                 stdout=out_write,
                 stderr=err_write,

@@ -34,8 +34,9 @@ from maka.contracts.tool_ports import (
 )
 from maka.tools.background import BackgroundTable
 from maka.tools.background_shell import Order
-from maka.tools.boundary import boundary_of, closed_text, refusal_text
+from maka.tools.boundary import boundary_of, refusal_text
 from maka.tools.bounds import likely_words, met_words
+from maka.tools.boxed import Boxed, NoLaunchError, looked
 from maka.tools.guard import Guards
 from maka.tools.inside import Inside
 from maka.tools.made import Made
@@ -43,7 +44,7 @@ from maka.tools.not_set_up import was_not_set_up
 from maka.tools.output import CommandOutput
 from maka.tools.policy import Ground
 from maka.tools.results import error, no_effect, with_footer
-from maka.tools.settler import Settler, at_once
+from maka.tools.settler import Later, Settler, at_once
 from maka.tools.spawned import SpawnedCall
 from maka.tools.survey import as_now
 
@@ -130,51 +131,88 @@ class BashTool:
         boundary = boundary_of(env)
         if in_background:
             boundary = _lasting(boundary)
-        launch = Launch(argv=(self._shell, "-c", command))
-        inside: Inside | None = None
+        argv = (self._shell, "-c", command)
+        box: _Box | None = None
+        launch, later, processes = Launch(argv=argv), at_once, self._processes
         if boundary.profile is not Profile.BYPASS:
+            begin = partial(self._inside, boundary, command)
+            box = _Box(begin, self._sandbox, argv, env.cwd, self._child_env)
             try:
-                inside = Inside(boundary, as_now(self._ground), self._guards, command, self._sandbox)
-                launch = self._sandbox.wrap(launch.argv, inside.policy(env.cwd), self._child_env)
-            except PermissionError as closed:
-                listener.ended(error(f"no command was run: {closed_text(str(closed.filename))}"))
+                launch = box.launch()
+            except NoLaunchError as reason:
+                listener.ended(error(str(reason)))
                 return no_effect
-            except OSError as problem:
-                listener.ended(
-                    error(f"path_changed: the workspace changed while it was looked at ({problem}): try again")
-                )
-                return no_effect
+            later = self._settler.do
+            processes = Boxed(processes, box.launch, later)
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
-        if in_background:
+        if not in_background:
+            timeout_s = BASH_TIMEOUT_S if timeout_s is None else timeout_s
             spec = ProcessSpec(launch=launch, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
-            settle = partial(_settle, inside, self._masks)
-            look = inside.look if inside is not None and inside.must_look else None
-            order = Order(
-                call_id=call.call_id,
-                session_id=env.session_id,
-                command=command,
-                settle=settle,
-                later=at_once if inside is None else self._settler.do,
-                look=look,
-                masks=self._masks,
-            )
-            return self._table.start(order, listener, self._processes, spec)
-        timeout_s = BASH_TIMEOUT_S if timeout_s is None else timeout_s
+            return self._foreground(command, box, timeout_s, listener, later).start(processes, spec)
         spec = ProcessSpec(launch=launch, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
-        return self._run(command, spec, inside, timeout_s, listener)
+        order = Order(
+            call_id=call.call_id,
+            session_id=env.session_id,
+            command=command,
+            settle=partial(_settle, box, self._masks),
+            later=later,
+            look=None if box is None else box.look,
+            masks=self._masks,
+        )
+        return self._table.start(order, listener, processes, spec)
 
-    def _run(
-        self, command: str, spec: ProcessSpec, inside: Inside | None, timeout_s: float, listener: ToolListener
-    ) -> Callable[[], None]:
+    def _inside(self, boundary: Boundary, command: str) -> Inside:
+        return Inside(boundary, as_now(self._ground), self._guards, command, self._sandbox)
+
+    def _foreground(
+        self, command: str, box: "_Box | None", timeout_s: float, listener: ToolListener, later: Later
+    ) -> SpawnedCall:
         output = CommandOutput(listener.output, self._masks)
 
         def finish(end: ProcessEnd) -> ToolResult:
             output.close()
-            result = _result(output, end, timeout_s, inside is not None)
-            return result if inside is None else inside.settled(result, output.errors)
+            result = _result(output, end, timeout_s, box is not None)
+            return result if box is None else box.inside.settled(result, output.errors)
 
-        later = at_once if inside is None else self._settler.do
-        return SpawnedCall(listener, command, output.take, finish, later).start(self._processes, spec)
+        return SpawnedCall(listener, command, output.take, finish, later)
+
+
+class _Box:
+    """How a command gets into its sandbox, as often as that has to be tried. `inside` is the last try's."""
+
+    def __init__(
+        self,
+        begin: Callable[[], Inside],
+        sandbox: Sandbox,
+        argv: tuple[str, ...],
+        cwd: str,
+        child_env: Mapping[str, str],
+    ) -> None:
+        self._begin = begin
+        self._sandbox = sandbox
+        self._argv = argv
+        self._cwd = cwd
+        self._child_env = child_env
+        self._inside: Inside | None = None
+
+    @property
+    def inside(self) -> Inside:
+        assert self._inside is not None, "it was launched"
+        return self._inside
+
+    def launch(self) -> Launch:
+        """Look at the workspace, and return how the command is started. Raises NoLaunchError."""
+        return looked(self._launch)
+
+    def _launch(self) -> Launch:
+        if self._inside is not None:
+            self._inside.drop()
+        self._inside = self._begin()
+        return self._sandbox.wrap(self._argv, self._inside.policy(self._cwd), self._child_env)
+
+    def look(self) -> bool:
+        """Put right what can't wait until the end; say whether the command has to end."""
+        return self.inside.must_look and self.inside.look()
 
 
 def _wrong(command: str, timeout_ms: int | None) -> str | None:
@@ -194,14 +232,14 @@ def _lasting(boundary: Boundary) -> Boundary:
     return replace(boundary, grants=tuple(grant for grant in boundary.grants if grant.scope != "once"))
 
 
-def _settle(inside: Inside | None, masks: Masks, end: ProcessEnd, text: str) -> str | None:
+def _settle(box: _Box | None, masks: Masks, end: ProcessEnd, text: str) -> str | None:
     """Put right what a background command left, and return what to say about its end."""
-    not_run = None if inside is None else was_not_set_up(text, end)
+    not_run = None if box is None else was_not_set_up(text, end)
     failed = end.cause == "exited" and (end.signal is not None or bool(end.exit_code))
     words = [met_words(end.limit) if end.limit is not None else likely_words(text, end) if failed else ""]
-    if inside is not None:
-        found = inside.verdict(not_run or text, failed=failed, exit_code=end.exit_code)
-        words += [not_run or "", inside.note(), "" if found is None else refusal_text(*found)]
+    if box is not None:
+        found = box.inside.verdict(not_run or text, failed=failed, exit_code=end.exit_code)
+        words += [not_run or "", box.inside.note(), "" if found is None else refusal_text(*found)]
     return masks("; ".join(filter(None, words))) or None
 
 

@@ -45,7 +45,8 @@ _NAMED_MAX = 50
 
 
 class Inside:
-    """A command's time in the sandbox. Made before it starts; `settled` is called once, when all of it has ended.
+    """A command's time in the sandbox. Made before it starts; `settled` is called once, when all of it has ended, or
+    `drop`.
 
     While one runs for long, `look` is called from time to time, from one thread at a time.
     """
@@ -226,6 +227,10 @@ class Inside:
             closes_beside_hidden=self._closes_beside_hidden,
         )
         return policy
+
+    def drop(self) -> None:
+        """Count it no more: its command never began."""
+        self._guard.is_over = self._before.is_over = True
 
     def settled(self, result: ToolResult, errors: str = "") -> ToolResult:
         """Put right what the sandbox couldn't hold, and say what it probably denied. `errors` is its standard error."""

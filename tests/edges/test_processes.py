@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from maka.contracts.actions import ProcessIdentity
-from maka.contracts.limits import SPAWNS_PER_TICK_MAX
+from maka.contracts.limits import SANDBOX_WORDS_BYTES_MAX, SPAWNS_PER_TICK_MAX
 from maka.contracts.tool_ports import Launch, ProcessEnd, ProcessHandle, ProcessSpec
 from maka.edges import child_process, output_pipe
 from maka.edges.io_loop import IoLoop
@@ -450,3 +450,60 @@ def test_a_listener_that_fails_leaves_no_process(processes: AsyncProcesses, tmp_
     assert seen.wait() == ProcessEnd(cause="not_started")
     assert seen.identity is not None
     assert stat_of(seen.identity.pid) is None
+
+
+# -- a sandbox in front of the command: it says by a byte that it is set up, and waits for the gate by itself ------------
+
+
+def boxed(processes: AsyncProcesses, folder: Path, script: str, *, hold: bool = False) -> Seen:
+    seen = Seen(hold)
+    launch = Launch(argv=("sh", "-c", script), is_boxed=True)
+    seen.handle = processes.spawn(ProcessSpec(launch=launch, cwd=str(folder), env=PATH, timeout_s=PATIENCE_S), seen)
+    seen.handle_known.set()
+    return seen
+
+
+def test_a_command_is_at_its_gate_when_its_sandbox_is_set_up(processes: AsyncProcesses, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "on")
+    seen = boxed(processes, tmp_path, "read -r _ <on; echo; read -r _ || exit 125; exec echo ran", hold=True)
+    with (tmp_path / "on").open("w") as on:
+        assert seen.identity is None, "it is being set up"
+        on.write("go\n")
+    assert seen.at_gate.wait(PATIENCE_S)
+    assert seen.handle is not None and not seen.outputs
+    seen.handle.release()
+    assert seen.wait() == ProcessEnd(cause="exited", exit_code=0)
+    assert seen.outputs == [("stdout", b"ran\n")]
+
+
+def test_a_stop_at_the_gate_ends_a_sandbox(processes: AsyncProcesses, tmp_path: Path) -> None:
+    seen = boxed(processes, tmp_path, "echo; read -r _ || exit 125; exec touch ran", hold=True)
+    assert seen.at_gate.wait(PATIENCE_S)
+    assert seen.handle is not None
+    seen.handle.cancel()
+    assert seen.wait() == ProcessEnd(cause="not_started")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_sandbox_that_fails_says_why_and_nobody_is_asked(processes: AsyncProcesses, tmp_path: Path) -> None:
+    seen = boxed(processes, tmp_path, "echo why >&2; exit 1")
+    assert seen.wait() == ProcessEnd(cause="not_started", said="why")
+    assert seen.identity is None and not seen.outputs
+
+
+def test_a_sandbox_that_is_never_set_up_is_ended(
+    processes: AsyncProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_process, "SANDBOX_SETUP_S", 0.01)
+    monkeypatch.setattr(child_process, "KILL_GRACE_S", 0.01)
+    seen = boxed(processes, tmp_path, "exec tail -f /dev/null")
+    end = seen.wait()
+    assert (end.cause, end.survivors) == ("not_started", ())
+    assert end.said is not None and "took longer" in end.said
+
+
+def test_what_a_sandbox_says_is_bounded(processes: AsyncProcesses, tmp_path: Path) -> None:
+    seen = boxed(processes, tmp_path, "yes 'no room' | head -c 1000000 >&2; exit 1")
+    end = seen.wait()
+    assert end.said is not None and end.said.startswith("no room\n")
+    assert len(end.said) <= SANDBOX_WORDS_BYTES_MAX
