@@ -103,7 +103,8 @@ def _sandbox(config: "Config") -> "list[Check]":
 
     sandbox = sandbox_here(config.tool_limits)
     if sandbox.missing is not None:
-        return [Check(name="sandbox", verdict=Verdict.WARNING, detail=f"none, so no command runs: {sandbox.missing}")]
+        detail = f"none, so no command and no search runs: {sandbox.missing}"
+        return [Check(name="sandbox", verdict=Verdict.WARNING, detail=detail)]
     try:
         here = policy_here(config, os.getcwd())
     except OSError as error:

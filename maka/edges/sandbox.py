@@ -1,4 +1,4 @@
-"""Which sandbox holds commands on this machine: bubblewrap, else Landlock, else none, and then no command runs."""
+"""Which sandbox holds commands on this machine: bubblewrap, else Landlock, else none, and then nothing runs."""
 
 import os
 import shutil

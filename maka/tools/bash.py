@@ -21,7 +21,6 @@ from maka.contracts.limits import BACKGROUND_TIMEOUT_MAX_S, BASH_TIMEOUT_MAX_S, 
 from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import (
-    BoundaryNeed,
     Launch,
     ProcessEnd,
     Processes,
@@ -34,7 +33,7 @@ from maka.contracts.tool_ports import (
 )
 from maka.tools.background import BackgroundTable
 from maka.tools.background_shell import Order
-from maka.tools.boundary import boundary_of, refusal_text
+from maka.tools.boundary import boundary_of, no_sandbox, refusal_text
 from maka.tools.bounds import likely_words, met_words
 from maka.tools.boxed import Boxed, NoLaunchError, looked
 from maka.tools.guard import Guards
@@ -118,7 +117,7 @@ class BashTool:
         if (wrong := _wrong(str(call.args["command"]), timeout_ms)) is not None:
             return error(f"{wrong}; nothing was run")
         if boundary_of(env).profile is not Profile.BYPASS and self._sandbox.missing is not None:
-            return _no_sandbox(self._sandbox.missing)
+            return no_sandbox(self._sandbox.missing, "No command was run")
         return None
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
@@ -241,12 +240,6 @@ def _settle(box: _Box | None, masks: Masks, end: ProcessEnd, text: str) -> str |
         found = box.inside.verdict(not_run or text, failed=failed, exit_code=end.exit_code)
         words += [not_run or "", box.inside.note(), "" if found is None else refusal_text(*found)]
     return masks("; ".join(filter(None, words))) or None
-
-
-def _no_sandbox(missing: str) -> ToolResult:
-    need = BoundaryNeed(expansion=None, reason=missing)
-    text = refusal_text(need, "No command was run: there is no sandbox on this machine.")
-    return ToolResult(outcome=Outcome.REFUSED, text=text, need=need)
 
 
 def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float, boxed: bool) -> ToolResult:

@@ -89,6 +89,13 @@ def all_the_same_text(need: BoundaryNeed) -> str:
     return f"{head} If that part matters, ask for this expansion with request_sandbox_boundary:\n{expansion}"
 
 
+def no_sandbox(missing: str, what: str) -> ToolResult:
+    """Refuse what runs inside of a sandbox only, where there is none: `missing` says why and what to install."""
+    need = BoundaryNeed(expansion=None, reason=missing)
+    text = refusal_text(need, f"{what}: there is no sandbox on this machine.")
+    return ToolResult(outcome=Outcome.REFUSED, text=text, need=need)
+
+
 def closed_text(path: str) -> str:
     """Say what to do about what its own user can't look into, though it may hold, or name, something protected."""
     return f"{path} can't be read, and it decides what is protected here: a person has to open it (chmod u+rwX)"

@@ -58,8 +58,8 @@ class GlobTool:
         except PatternError as refusal:
             listener.ended(error(str(refusal)))
             return no_effect
-        if self._ripgrep.path is None:
-            listener.ended(error("ripgrep (rg) is missing; list files with a command instead"))
+        if (no_search := self._ripgrep.refusal(env, "list files")) is not None:
+            listener.ended(no_search)
             return no_effect
         prefix = "" if place.is_root else place.shown + "/"
 

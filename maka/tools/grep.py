@@ -60,8 +60,8 @@ class GrepTool:
         except PatternError as refusal:
             listener.ended(error(str(refusal)))
             return no_effect
-        if self._ripgrep.path is None:
-            listener.ended(error("ripgrep (rg) is missing; search with a command instead"))
+        if (no_search := self._ripgrep.refusal(env, "search")) is not None:
+            listener.ended(no_search)
             return no_effect
         arguments = (
             "--line-number",

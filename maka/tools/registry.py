@@ -66,7 +66,8 @@ def builtin_tools(
     found = shell or shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
     turns = turns or FileTurns(ground, masks)
     shells = shells or Shells(table=BackgroundTable())
-    ripgrep = Ripgrep(processes, rg_path, child_env, sandbox, ground, masks)
+    settler = settler or Settler()
+    ripgrep = Ripgrep(processes, rg_path, child_env, sandbox, ground, masks, settler)
     return Catalog(
         (
             ReadTool(ground, masks),

@@ -4,8 +4,9 @@ Laws:
 - Links are never followed, so a loop is seen once. Ignore rules (.gitignore, .ignore) hold during the walk, also out of
   a repository; hidden files are seen, `.git` isn't. The order is that of the paths, so a repeated search says the same.
 - ripgrep is given a path, which may be swapped for a link until it is opened: so its process can read nothing but what
-  the session may, and the start is looked at before and after. A file is found by a walk of its folder, which follows
-  no link and waits for no pipe.
+  the session may, and the start is looked at before and after. Where there is no sandbox to hold it, it doesn't run,
+  but for a session whose profile is bypass. A file is found by a walk of its folder, which follows no link and waits
+  for no pipe.
 """
 
 import os
@@ -30,11 +31,13 @@ from maka.contracts.tool_ports import (
     ToolListener,
     ToolResult,
 )
-from maka.tools.boundary import PathError, Place, boundary_of, explain, locate
+from maka.tools.boundary import PathError, Place, boundary_of, explain, locate, no_sandbox
 from maka.tools.bounds import likely_words, met_words
+from maka.tools.boxed import Boxed, NoLaunchError, looked
 from maka.tools.output import SafeText
 from maka.tools.policy import Ground, covers, is_under, sandbox_policy
-from maka.tools.results import error, with_footer
+from maka.tools.results import error, no_effect, with_footer
+from maka.tools.settler import Settler
 from maka.tools.spawned import SpawnedCall
 from maka.tools.survey import as_now, protected_paths, survey
 from maka.tools.walk import Walk
@@ -97,7 +100,7 @@ def _looked_at(place: Place) -> tuple[os.stat_result, os.stat_result]:
 
 
 class Ripgrep:
-    """Where ripgrep is, and how its processes are started: inside the sandbox where there is one."""
+    """Where ripgrep is, and how its processes are started: inside the sandbox."""
 
     def __init__(
         self,
@@ -107,8 +110,10 @@ class Ripgrep:
         sandbox: Sandbox,
         ground: Ground,
         masks: Masks = NO_MASKS,
+        settler: Settler | None = None,
     ) -> None:
         self.processes = processes
+        self.settler = settler or Settler()
         self.path = path
         self.child_env = dict(child_env)
         self.sandbox = sandbox
@@ -136,18 +141,24 @@ class Ripgrep:
         """Say whether what else a folder holds may be seen."""
         return os.access(folder, os.R_OK) and covers(boundary_of(env), folder, "read", self.ground)
 
+    def refusal(self, env: ToolEnv, instead: str) -> ToolResult | None:
+        """Say why there is no search, and what to do `instead`; None where there is one."""
+        if self.path is None:
+            return error(f"ripgrep (rg) is missing; {instead} with a command instead")
+        if self.sandbox.missing is not None and boundary_of(env).profile is not Profile.BYPASS:
+            return no_sandbox(self.sandbox.missing, "Nothing was searched")
+        return None
+
     def confined(self, env: ToolEnv, argv: tuple[str, ...], cwd: str) -> Launch:
         """Return what searches, writes nothing and reads only what the session may, and ignore rules above that.
 
-        Without a sandbox nobody swaps a folder meanwhile.
+        Raises OSError where the workspace changes at that moment.
         """
         boundary = boundary_of(env)
         if boundary.profile is Profile.BYPASS:
             return Launch(argv=argv)
         ground = self.ground
         argv = (argv[0], *_without_secrets(boundary, cwd, ground), *argv[1:])
-        if self.sandbox.missing is not None:
-            return Launch(argv=argv)
         reading = replace(boundary, profile=Profile.EXPLORE, grants=tuple(_reads(grant) for grant in boundary.grants))
         # Of programs only the one that is started.
         ground = replace(ground, programs=())
@@ -211,9 +222,17 @@ class Search:
         assert ripgrep.path is not None, "the caller has checked it"
         call = SpawnedCall(self._listener, " ".join(("rg", *arguments)), self._take, self._finish)
         self._cancel_process = call.cancel_process
-        launch = ripgrep.confined(env, (ripgrep.path, *COMMON, *arguments), cwd)
-        spec = ProcessSpec(launch=launch, cwd=cwd, env=ripgrep.child_env, timeout_s=SEARCH_TIMEOUT_S)
-        return call.start(ripgrep.processes, spec)
+        argv = (ripgrep.path, *COMMON, *arguments)
+
+        def launch() -> Launch:
+            return looked(lambda: ripgrep.confined(env, argv, cwd))
+
+        try:
+            spec = ProcessSpec(launch=launch(), cwd=cwd, env=ripgrep.child_env, timeout_s=SEARCH_TIMEOUT_S)
+        except NoLaunchError as reason:
+            self._listener.ended(error(str(reason)))
+            return no_effect
+        return call.start(Boxed(ripgrep.processes, launch, ripgrep.settler.do), spec)
 
     def _take(self, stream: str, data: bytes) -> None:
         if stream != "stdout":

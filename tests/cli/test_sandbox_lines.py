@@ -72,7 +72,7 @@ def test_what_is_moved_aside_is_told_to_the_person(tmp_path: Path, cli: Cli) -> 
 def test_doctor_says_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     put(monkeypatch, NoSandbox("this machine has nothing. Please install it"))
     shown = line(CliRunner().invoke(doctor).output)
-    assert shown == "! sandbox: none, so no command runs: this machine has nothing. Please install it"
+    assert shown == "! sandbox: none, so no command and no search runs: this machine has nothing. Please install it"
 
 
 def test_doctor_finds_out_a_sandbox_that_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -452,7 +452,7 @@ def test_a_listener_that_fails_leaves_no_process(processes: AsyncProcesses, tmp_
     assert stat_of(seen.identity.pid) is None
 
 
-# -- a sandbox in front of the command: it says by a byte that it is set up, and waits for the gate by itself ------------
+# -- a sandbox in front of the command: it says by a byte that it is set up, and waits for the gate by itself ----------
 
 
 def boxed(processes: AsyncProcesses, folder: Path, script: str, *, hold: bool = False) -> Seen:

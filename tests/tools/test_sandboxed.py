@@ -133,12 +133,23 @@ def test_h33_without_a_sandbox_no_command_runs(processes: AsyncProcesses, worksp
         assert "requires_bypass" in result.text
         assert "it was hidden; install it" in result.text
         assert result.need == BoundaryNeed(expansion=None, reason="it was hidden; install it")
+    for tool, args in (
+        ("Glob", {"pattern": "**"}),
+        ("Grep", {"pattern": "x"}),
+        ("Grep", {"pattern": "x", "path": "."}),
+    ):
+        searched = bench.begin(tool, **args)
+        result = searched.wait()
+        assert (result.outcome, searched.facts) == (Outcome.REFUSED, [])
+        assert result.text.startswith("Nothing was searched: there is no sandbox on this machine.")
+        assert result.need == BoundaryNeed(expansion=None, reason="it was hidden; install it")
     assert os.listdir(workspace) == []
     assert bench.run("Write", path=str(home / "x"), content="no").outcome is Outcome.REFUSED
     assert bench.run("Write", path="x", content="yes").outcome is Outcome.OK
     assert sorted(os.listdir(home)) == [".netrc", ".ssh", "notes", "state"]
     free = with_boundary(bench, boundary(workspace, Profile.BYPASS))
     assert free.run("Bash", command="touch made").outcome is Outcome.OK
+    assert free.run("Glob", pattern="made").text == "made\n"
 
 
 def test_h33_a_sandbox_that_goes_away_is_none(processes: AsyncProcesses, workspace: Path, tmp_path: Path) -> None:
@@ -323,12 +334,10 @@ def test_a_secret_inside_the_workspace_is_not_searched(
     (home / "!x[1]*").mkdir()
     (home / "!x[1]*" / "key").write_text("swordfish")
     secrets = (*ground.secrets, str(home.resolve() / "!x[1]*"))
-    for one in (sandbox, NoSandbox("none")):
-        tools = make_tools(processes, sandbox=one, ground=Ground(own=ground.own, secrets=secrets))
-        there = Bench(tools, home)
-        assert there.run("Grep", pattern="swordfish").text == "[nothing found]"
-        assert there.run("Glob", pattern="**").text == "notes\n"
-        assert there.run("Grep", pattern="swordfish", path=".ssh").outcome is Outcome.REFUSED
+    there = Bench(make_tools(processes, sandbox=sandbox, ground=Ground(own=ground.own, secrets=secrets)), home)
+    assert there.run("Grep", pattern="swordfish").text == "[nothing found]"
+    assert there.run("Glob", pattern="**").text == "notes\n"
+    assert there.run("Grep", pattern="swordfish", path=".ssh").outcome is Outcome.REFUSED
 
 
 def test_root_cant_reach_the_kernel(bench: Bench) -> None:
