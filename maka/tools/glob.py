@@ -43,10 +43,13 @@ class GlobTool:
 
     def refusal(self, call: ToolCall, env: ToolEnv) -> ToolResult | None:
         """Return why nothing can be searched there; None where it can."""
-        return self._ripgrep.refusal(env, call.args.get("path"))
+        return self._ripgrep.refusal(env, call.args.get("path"), "list files")
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Spawn and return; names are matched here and not by ripgrep, whose patterns would override ignore rules."""
+        if (no_search := self.refusal(call, env)) is not None:
+            listener.ended(no_search)
+            return no_effect
         try:
             wanted = compiled(checked(str(call.args["pattern"])))
             place = self._ripgrep.place(env, call.args.get("path"))
@@ -57,9 +60,6 @@ class GlobTool:
             return no_effect
         except PatternError as refusal:
             listener.ended(error(str(refusal)))
-            return no_effect
-        if (no_search := self._ripgrep.refusal(env, "list files")) is not None:
-            listener.ended(no_search)
             return no_effect
         prefix = "" if place.is_root else place.shown + "/"
 

@@ -44,10 +44,13 @@ class GrepTool:
 
     def refusal(self, call: ToolCall, env: ToolEnv) -> ToolResult | None:
         """Return why nothing can be searched there; None where it can."""
-        return self._ripgrep.refusal(env, call.args.get("path"))
+        return self._ripgrep.refusal(env, call.args.get("path"), "search")
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Spawn and return."""
+        if (no_search := self.refusal(call, env)) is not None:
+            listener.ended(no_search)
+            return no_effect
         try:
             place = self._ripgrep.place(env, call.args.get("path"))
             begin = Start.at(place)
@@ -59,9 +62,6 @@ class GrepTool:
             return no_effect
         except PatternError as refusal:
             listener.ended(error(str(refusal)))
-            return no_effect
-        if (no_search := self._ripgrep.refusal(env, "search")) is not None:
-            listener.ended(no_search)
             return no_effect
         arguments = (
             "--line-number",

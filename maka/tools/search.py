@@ -129,8 +129,12 @@ class Ripgrep:
         """Locate where a search begins; the workspace if no path is given. Raises PathError."""
         return locate(env, str(path) if path else ".", "read", self._ground)
 
-    def refusal(self, env: ToolEnv, path: object) -> ToolResult | None:
-        """Return why a search can't begin there; None where it can."""
+    def refusal(self, env: ToolEnv, path: object, instead: str) -> ToolResult | None:
+        """Say why a search can't begin there, and what to do `instead` where it can't anywhere; None where it can."""
+        if self.path is None:
+            return error(f"ripgrep (rg) is missing; {instead} with a command instead")
+        if self.sandbox.missing is not None and boundary_of(env).profile is not Profile.BYPASS:
+            return no_sandbox(self.sandbox.missing, "Nothing was searched")
         try:
             self.place(env, path)
         except PathError as refusal:
@@ -140,14 +144,6 @@ class Ripgrep:
     def can_list(self, env: ToolEnv, folder: str) -> bool:
         """Say whether what else a folder holds may be seen."""
         return os.access(folder, os.R_OK) and covers(boundary_of(env), folder, "read", self.ground)
-
-    def refusal(self, env: ToolEnv, instead: str) -> ToolResult | None:
-        """Say why there is no search, and what to do `instead`; None where there is one."""
-        if self.path is None:
-            return error(f"ripgrep (rg) is missing; {instead} with a command instead")
-        if self.sandbox.missing is not None and boundary_of(env).profile is not Profile.BYPASS:
-            return no_sandbox(self.sandbox.missing, "Nothing was searched")
-        return None
 
     def confined(self, env: ToolEnv, argv: tuple[str, ...], cwd: str) -> Launch:
         """Return what searches, writes nothing and reads only what the session may, and ignore rules above that.

@@ -64,9 +64,11 @@ def test_a_command_without_a_sandbox_is_not_dispatched(world: World, monkeypatch
         return NoSandbox("nothing holds here")
 
     monkeypatch.setattr(adapters, "find_sandbox", nothing)
-    maka, answers = run(world, Call(name="Bash", args={"command": "true"}))
-    assert answers["Bash"].outcome is Outcome.REFUSED
-    assert "nothing holds here" in answers["Bash"].result
+    searches = (Call(name=name, args={"pattern": "x"}) for name in ("Glob", "Grep"))
+    maka, answers = run(world, Call(name="Bash", args={"command": "true"}), *searches)
+    assert {name: answer.outcome for name, answer in answers.items()} == dict.fromkeys(answers, Outcome.REFUSED)
+    assert len(answers) == 3
+    assert all("nothing holds here" in answer.result for answer in answers.values())
     assert dispatched(maka) == []
 
 
