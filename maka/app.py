@@ -93,9 +93,7 @@ def open_host(config: Config) -> Host:
         stack.callback(sink.close)
         log = make_logger(sink, secrets.redact, config.log_level)
         patience = Patience(SHUTDOWN_TIMEOUT_S)
-        settler = Settler(lambda bug: log.error("settling_failed", error_kind=type(bug).__name__))
-        # After the I/O thread, which orders the last of it. What isn't done in time is left to a thread of no weight.
-        stack.callback(lambda: settler.wait(patience.left_s()))
+        settler = _settler(stack, log, patience)
         io = IoLoop.start()
         stack.callback(lambda: io.close(patience.left_s()))
         timers = ThreadTimers.start()
@@ -128,6 +126,14 @@ def open_host(config: Config) -> Host:
         reads = reads_of(config, store)
         manager = SessionManager(kernel, feed, reads, ports.ids, failed=failed.is_set, normalise=normaliser(config))
         return Host(manager, store, recovered, failed, processes.kill_all, stack.pop_all())
+
+
+def _settler(stack: ExitStack, log: Log, patience: Patience) -> Settler:
+    """Return what puts right what commands left; to be made before the I/O thread, which orders the last of it."""
+    settler = Settler(lambda bug: log.error("settling_failed", error_kind=type(bug).__name__))
+    # What isn't done in time is left to a thread of no weight.
+    stack.callback(lambda: settler.wait(patience.left_s()))
+    return settler
 
 
 def is_running(config: Config) -> bool:
