@@ -101,7 +101,7 @@ class Bubblewrap:
 
         if self._filter:
             given("--seccomp", self._filter)
-        words = _check(policy) + (namespace_words(self._processes_max) if self._processes_max else "") + _PASS_GATE
+        words = _check(policy) + (namespace_words(self._processes_max) if self._processes_max else "")
         # What a search may read was mounted for it alone.
         if self._wall is not None and not policy.reads_only:
             given("--ro-bind-data", self._wall.text, _WALL)
@@ -109,7 +109,7 @@ class Bubblewrap:
             argv = (self._wall.python, "-I", "-S", _WALL, *told, *argv)
             inputs += [self._wall.asked(policy, (*_SPARE, "/proc")), variables(env)]
         else:
-            words += _exports(env)
+            words += _PASS_GATE + _exports(env)
         given("--ro-bind-data", os.fsencode(f'{words}exec "$@"\n'), _CHECK)
         argv = ("/bin/sh", _CHECK, *argv)
         return Launch(argv=(*own, "--", *argv), inputs=tuple(inputs), is_boxed=True)

@@ -8,7 +8,7 @@ NUL behind it; then the command's variables.
 import os
 import sys
 
-from maka.edges.landlock_rules import ON_DEVICES, PIPE, TOO_LARGE, Kernel, environment, read, restrict
+from maka.edges.landlock_rules import GATE, ON_DEVICES, PIPE, TOO_LARGE, Kernel, environment, pass_gate, read, restrict
 
 _FAILED = 126
 _COVER = "/dev/null"
@@ -22,7 +22,10 @@ def _become(asked: str, env: bytes, command: list[str]) -> None:
     rights = {path: int(its) for its, path in (rule.split(" ", 1) for rule in rules)}
     # The sandbox's network is its own, or was granted.
     restrict(kernel, int(abi), rights, [(_COVER, ON_DEVICES)], network=True)
-    os.execve(command[0], command, environment(env))
+    variables = environment(env)
+    if variables.pop(GATE.encode(), b""):
+        pass_gate()
+    os.execve(command[0], command, variables)
 
 
 if __name__ == "__main__":

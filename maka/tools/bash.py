@@ -39,7 +39,6 @@ from maka.tools.boxed import Boxed, NoLaunchError, looked
 from maka.tools.guard import Guards
 from maka.tools.inside import Inside
 from maka.tools.made import Made
-from maka.tools.not_set_up import was_not_set_up
 from maka.tools.output import CommandOutput
 from maka.tools.policy import Ground
 from maka.tools.results import error, no_effect, with_footer
@@ -233,19 +232,16 @@ def _lasting(boundary: Boundary) -> Boundary:
 
 def _settle(box: _Box | None, masks: Masks, end: ProcessEnd, text: str) -> str | None:
     """Put right what a background command left, and return what to say about its end."""
-    not_run = None if box is None else was_not_set_up(text, end)
     failed = end.cause == "exited" and (end.signal is not None or bool(end.exit_code))
     words = [met_words(end.limit) if end.limit is not None else likely_words(text, end) if failed else ""]
     if box is not None:
-        found = box.inside.verdict(not_run or text, failed=failed, exit_code=end.exit_code)
-        words += [not_run or "", box.inside.note(), "" if found is None else refusal_text(*found)]
+        found = box.inside.verdict(text, failed=failed, exit_code=end.exit_code)
+        words += [box.inside.note(), "" if found is None else refusal_text(*found)]
     return masks("; ".join(filter(None, words))) or None
 
 
 def _result(output: CommandOutput, end: ProcessEnd, timeout_s: float, boxed: bool) -> ToolResult:
     text, whole = output.for_model()
-    if boxed and (why := was_not_set_up(text, end)) is not None:
-        return replace(error(why), exit_code=end.exit_code)
     outcome, note = _verdict(end, timeout_s, boxed)
     if end.survivors:
         pids = ", ".join(str(pid) for pid in end.survivors)

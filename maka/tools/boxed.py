@@ -22,7 +22,7 @@ from maka.tools.boundary import closed_text
 from maka.tools.settler import Later
 
 CHANGED = "No command was run: the workspace changed while the sandbox was being set up; try again"
-FAILED = "No command was run: the sandbox could not be set up: {}"
+FAILED = "No command was run: the sandbox could not be set up: {}. A person should run maka doctor"
 
 T = TypeVar("T")
 

@@ -17,7 +17,6 @@ from maka.tools.closed import open_again
 from maka.tools.denied import Denied
 from maka.tools.guard import Guard, Guards, is_surely_harmless, put_aside, put_back, put_repositories_right
 from maka.tools.new_repository import runs_the_same
-from maka.tools.not_set_up import NOT_RUN
 from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, needed, sandbox_policy
 from maka.tools.repositories import decisive_name
 from maka.tools.results import with_footer
@@ -263,7 +262,7 @@ class Inside:
             need = BoundaryNeed(expansion=expansion, reason="it takes effect later outside the sandbox")
             words = {MOVED: moved, UNDONE: self._undone - stuck, STUCK: stuck, UNSETTLED: unsettled}
             return need, "\n".join(line.format(_as_text(paths)) for line, paths in words.items() if paths)
-        if not failed or self._denied is None or text.startswith(NOT_RUN):
+        if not failed or self._denied is None:
             return None
         lacking = self._denied.need(text, exit_code)
         return None if lacking is None else (lacking, "The sandbox has probably denied something.")

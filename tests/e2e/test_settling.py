@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -26,10 +27,10 @@ class Held:
         self.let = threading.Event()
         right = Inside.verdict
 
-        def verdict(inside: Inside, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
+        def verdict(inside: Inside, text: str, **told: Any) -> tuple[BoundaryNeed, str] | None:
             self.reached.release()
             assert self.let.wait(2 * WAIT_S)
-            return right(inside, text, failed=failed)
+            return right(inside, text, **told)
 
         patch.setattr(Inside, "verdict", verdict)
 

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,12 +33,12 @@ class Barrier:
         self.threads: list[str] = []
         right = Inside.verdict
 
-        def verdict(inside: Inside, text: str, *, failed: bool) -> tuple[BoundaryNeed, str] | None:
+        def verdict(inside: Inside, text: str, **told: Any) -> tuple[BoundaryNeed, str] | None:
             self.threads.append(threading.current_thread().name)
             if inside._boundary.workspace.endswith(SLOW):  # pyright: ignore[reportPrivateUsage]
                 self.reached.set()
                 assert self.let.wait(PATIENCE_S)
-            return right(inside, text, failed=failed)
+            return right(inside, text, **told)
 
         patch.setattr(Inside, "verdict", verdict)
 
@@ -116,7 +117,7 @@ def test_a_crash_is_told_and_the_next_one_is_put_right(
 ) -> None:
     needs(the_sandbox())
 
-    def broken(inside: Inside, text: str, *, failed: bool) -> None:
+    def broken(inside: Inside, text: str, **told: Any) -> None:
         raise bug
 
     place = Place(workspace, processes)
