@@ -218,7 +218,7 @@ def _astray(session_id: SessionId, request_id: EventId, open_: Sequence[PendingW
     else:
         where = f"it waits in session #{wait.session_number}, {wait.session_id}: answer it there"
     words = f"session {session_id} never asked {request_id}: {where}; this answer changed nothing"
-    return Refusal(code=RefusalCode.INVALID_INPUT, message=words)
+    return given.refused(words).refusal
 
 
 def _by(closed: Closed) -> str:

@@ -96,6 +96,6 @@ def test_h33_with_no_sandbox_no_command_runs_and_it_says_what_to_install(
     assert [path.name for path in machine.workspace.iterdir()] == ["written"]
     assert STARTED not in machine.maka("export", "1").out
     line = sandbox_line(machine)
-    assert line.startswith("! sandbox: none, so no command runs: ")
+    assert line.startswith("! sandbox: none, so no command and no search runs: ")
     assert INSTALL in line
     assert INSTALL in machine.maka("show", "@last", "--full").out, done
