@@ -132,9 +132,7 @@ class SessionReads:
         A relative one is of the workspace where the session changed such a file, else of this process's folder.
         """
         named = tuple(map(given.path, given.several(files, "files")))
-        if all(map(os.path.isabs, named)):
-            return tuple(map(os.path.realpath, named))
-        return _resolved(self._changes(self.header(session_id).session_id), named)
+        return _resolved(self._changes(self.header(session_id).session_id), named) if named else ()
 
     def artifacts(self, session_id: str, run_id: str | None = None) -> list[Artifact]:
         """Return what a session or a run left to look at, in the order of the facts: files, diffs, long outputs."""
@@ -183,8 +181,10 @@ def read_header(reader: LedgerReader, session_id: SessionId) -> Header:
 def _resolved(found: Changes, files: Sequence[str]) -> tuple[str, ...]:
     paths: list[str] = []
     for name in map(given.path, given.several(files, "files")):
-        inside = os.path.realpath(os.path.join(found.root, name))
-        paths.append(inside if inside in found.chains else os.path.realpath(name))
+        # As `changes` names it first: what was a file then may be a link, or lie behind one, by now.
+        named = os.path.join(found.root, name)
+        meant = (os.path.normpath(named), os.path.realpath(named))
+        paths.append(next((path for path in meant if path in found.chains), os.path.realpath(name)))
     return tuple(paths)
 
 

@@ -135,7 +135,7 @@ class Follower:
                 if accepted is None:
                     accepted = send()
                     run_id = accepted.run_id
-                    if (left := self._found(accepted.session_id, run_id)) is not None:
+                    if (left := self._found(accepted.session_id, run_id, position)) is not None:
                         return left
                 try:
                     while True:
@@ -148,7 +148,7 @@ class Follower:
                         run_id = run_id or self._taker(event, accepted.message_id)
                         if self._show(event, run_id):
                             return record_of(self._reader, event.session_id, position)
-                        if event.position is not None and (left := self._left(event.session_id, run_id)) is not None:
+                        if event.position is not None and (left := self._left(event.session_id, run_id, position)):
                             return left
                 except SubscriptionLostError:
                     continue
@@ -167,20 +167,26 @@ class Follower:
             self._asks.asked(event)
         return isinstance(event, Complete | Abort) and event.position is not None
 
-    def _found(self, session_id: SessionId, run_id: RunId | None) -> Left | None:
-        """Deal with what our run waited for already."""
+    def _found(self, session_id: SessionId, run_id: RunId | None, position: int) -> Left | None:
+        """Deal with what our run waited for already, as of a position: what comes after it is an event of its own."""
         parked = parked_run(self._reader, session_id)
         if parked is not None and parked.run_id == run_id:
             for wait in parked.waits:
-                self._asks.found(wait)
-        return self._left(session_id, run_id)
+                if wait.position <= position:
+                    self._asks.found(wait)
+        return self._left(session_id, run_id, position)
 
-    def _left(self, session_id: SessionId, run_id: RunId | None) -> Left | None:
-        """Say whether nothing goes on without a person: in our run, or in the one that our message waits behind."""
+    def _left(self, session_id: SessionId, run_id: RunId | None, position: int) -> Left | None:
+        """Say whether nothing goes on without a person: in our run, or in the one that our message waits behind.
+
+        The ledger is ahead of the events: nothing is left before all that it waits for was shown.
+        """
         if run_id is not None and not self._asks.leaves:
             return None
         parked = parked_run(self._reader, session_id)
-        return None if parked is None else Left(parked=parked, ahead=parked.run_id != run_id)
+        if parked is None or any(wait.position > position for wait in parked.waits):
+            return None
+        return Left(parked=parked, ahead=parked.run_id != run_id)
 
     def _taker(self, event: SessionEvent, message_id: MessageId | None) -> RunId | None:
         """Return the run that has just begun if its first append took our message."""

@@ -59,6 +59,8 @@ class AskQuestionTool:
         questions = tuple(map(_question, given))
         if any(len(each.options) == 1 for each in questions):
             return f"a question has {OPTIONS_MIN} or {OPTIONS_MAX} options, or none for free text"
+        if any(len(set(each.options)) < len(each.options) for each in questions):
+            return "the options of a question must differ: an answer names one of them"
         return UserQuestionRequest(call_id=call.call_id, questions=questions)
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:

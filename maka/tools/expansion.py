@@ -26,6 +26,9 @@ Reason = Literal[
 ]
 
 
+_KERNELS, _SHARED_MEMORY = ("/proc", "/sys", "/dev"), "/dev/shm"
+
+
 class ExpansionError(Exception):
     """An expansion that can't be asked for; `reason` is its word, the message says what to do."""
 
@@ -80,6 +83,10 @@ def _real(entry: FileEntry, cwd: str, ground: Ground) -> FileEntry:
         raise ExpansionError("invalid_entry", f"{real} is a directory: give scope subtree, or name a file")
     if any(is_under(real, own) for own in ground.own):
         raise ExpansionError("requires_bypass", f"{real} belongs to Maka itself")
+    if any(is_under(real, place) for place in _KERNELS) and not is_under(real, _SHARED_MEMORY):
+        raise ExpansionError(
+            "requires_bypass", f"{real} is the kernel's, and a sandbox has its own: name another place"
+        )
     if real == "/" and entry.access == "write":
         raise ExpansionError("requires_bypass", "all of the machine can't be granted: name a directory")
     return FileEntry(path=real, access=entry.access, scope=entry.scope)

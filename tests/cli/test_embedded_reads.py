@@ -234,3 +234,22 @@ def test_background_shells_of_an_unknown_session_are_refused(program: Program) -
     assert program.manager.background(program.session_id) == []
     with pytest.raises(RefusedError, match="no such session"):
         program.manager.background(NOBODY)
+
+
+@pytest.mark.parametrize("absolute", [False, True], ids=["", "absolute"])
+def test_a_file_that_is_a_link_now_is_named_as_changes_names_it(program: Program, absolute: bool) -> None:
+    pond, secret = program.workspace / "pond.txt", program.workspace.parent / "secret"
+    secret.write_text("swordfish\n")
+    pond.unlink()
+    pond.symlink_to(secret)
+    (program.workspace / "deep").rename(program.workspace / "moved")
+    (program.workspace / "deep").symlink_to("moved")
+    for path in ("pond.txt", "deep/new.txt"):
+        named = str(program.workspace.resolve() / path) if absolute else path
+        assert [each.path for each in program.manager.changes(program.session_id, files=[named]).files] == [path]
+        (left,) = program.manager.undo_plan(program.session_id, files=[named]).left
+        assert left.path.endswith(path)
+        assert left.reason != "nothing"
+        receipt = program.manager.undo(program.session_id, files=[named])
+        assert [each.path for each in receipt.left] == [left.path]
+    assert secret.read_text() == "swordfish\n"

@@ -17,7 +17,8 @@ ESCAPE = re.compile(r"\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 TRICKY = st.text(
     st.one_of(
         st.sampled_from(
-            "\\uU0123456789abcdef \n\t\r\x1b\u202e\u200b\u2066\ufeff\u00ad\u3164\u2800\U000e0041\ufe0f⏎⇥é漢"
+            "\\uU0123456789abcdef \u0301\u0323\u212b\u1100\u1161"
+            "\n\t\r\x1b\u202e\u200b\u2066\ufeff\u00ad\u3164\u2800\U000e0041\ufe0f⏎⇥é漢"
         ),
         st.characters(),
     ),
@@ -46,6 +47,17 @@ def test_h32_nothing_is_hidden_and_nothing_is_lost(text: str) -> None:
 @given(TRICKY, TRICKY)
 def test_h32_two_texts_never_look_the_same(one: str, other: str) -> None:
     assert (revealed(one) == revealed(other)) is (one == other)
+
+
+@given(TRICKY, TRICKY)
+@example("cache", "cache ")
+@example("caf\u00e9", "cafe\u0301")
+@example("\u212b", "\u00c5")
+@example("q\u0323\u0307", "q\u0307\u0323")
+@example("\u1100\u1161", "\uac00")
+def test_h32_nor_do_two_that_a_terminal_draws_as_one(one: str, other: str) -> None:
+    drawn = [unicodedata.normalize("NFC", revealed(text)).rstrip(" ") for text in (one, other)]
+    assert (drawn[0] == drawn[1]) is (one == other)
 
 
 @given(st.text(max_size=100), st.integers(3, 20))

@@ -33,6 +33,7 @@ def test_questions_keep_their_order_and_options() -> None:
 
 def test_one_option_is_none() -> None:
     assert "options" in str(ask([{"question": "Which?", "options": ["this"]}]))
+    assert "must differ" in str(ask([{"question": "Which?", "options": ["this", "that", "this"]}]))
 
 
 @pytest.mark.parametrize(
