@@ -135,8 +135,7 @@ class Follower:
                 if accepted is None:
                     accepted = send()
                     run_id = accepted.run_id
-                    if (left := self._found(accepted.session_id, run_id, position)) is not None:
-                        return left
+                    self._found(accepted.session_id, run_id, position)
                 try:
                     while True:
                         event = events.get(POLL_S)
@@ -148,7 +147,8 @@ class Follower:
                         run_id = run_id or self._taker(event, accepted.message_id)
                         if self._show(event, run_id):
                             return record_of(self._reader, event.session_id, position)
-                        if event.position is not None and (left := self._left(event.session_id, run_id, position)):
+                        is_shown = event.position is not None and position >= accepted.position
+                        if is_shown and (left := self._left(event.session_id, run_id, position)):
                             return left
                 except SubscriptionLostError:
                     continue
@@ -167,14 +167,13 @@ class Follower:
             self._asks.asked(event)
         return isinstance(event, Complete | Abort) and event.position is not None
 
-    def _found(self, session_id: SessionId, run_id: RunId | None, position: int) -> Left | None:
+    def _found(self, session_id: SessionId, run_id: RunId | None, position: int) -> None:
         """Deal with what our run waited for already, as of a position: what comes after it is an event of its own."""
         parked = parked_run(self._reader, session_id)
         if parked is not None and parked.run_id == run_id:
             for wait in parked.waits:
                 if wait.position <= position:
                     self._asks.found(wait)
-        return self._left(session_id, run_id, position)
 
     def _left(self, session_id: SessionId, run_id: RunId | None, position: int) -> Left | None:
         """Say whether nothing goes on without a person: in our run, or in the one that our message waits behind.

@@ -3,18 +3,21 @@
 from collections.abc import Callable
 
 from maka.cli import words
-from maka.cli.asking import how_to_answer
+from maka.cli.asking import answers_line, decision_line, how_to_answer
 from maka.cli.follow import Left, View
 from maka.cli.output import OutputClosedError, discard_output, note, write_json, write_said
 from maka.cli.revealed import brief
+from maka.cli.words import short_id
 from maka.contracts.session_events import (
     ErrorEvent,
     MessageWaiting,
     Notice,
     ProviderRetry,
     RunEnded,
+    SandboxBoundaryDecisionAck,
     SessionEvent,
     ToolResultEvent,
+    UserQuestionAnswerAck,
 )
 
 
@@ -58,6 +61,10 @@ class FinalTextView:
             case ToolResultEvent():
                 for text in words.aside_lines(event.result):
                     self._say(text)
+            case SandboxBoundaryDecisionAck():
+                self._say(f"{short_id(event.request_id)}: {decision_line(event)}")
+            case UserQuestionAnswerAck():
+                self._say(f"{short_id(event.request_id)}: {answers_line(event.answers, event.client)}")
             case MessageWaiting() if event.queued:
                 self._say(f"{words.counted(event.queued, 'message')} in the queue")
             case _:

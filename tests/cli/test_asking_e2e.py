@@ -181,9 +181,21 @@ def test_h29_answering_one_leaves_the_other(machine: Machine, serve: Serve) -> N
     first, second = machine.maka("run", "--json", "--on-ask", "park", "paint it").record["pending"]
     one = machine.maka("answer", second, "--text", "Eve", "--json", "--on-ask", "deny")
     assert (one.code, one.record["type"], one.record["pending"]) == (4, "run_parked", [first]), one
+    (ack,) = (line for line in one.lines if line["type"] == "user_question_answer_ack")
+    assert (ack["requestId"], ack["answers"]) == (second, ["Eve"]), "whoever answered is told, also while others wait"
     assert waits(machine) == [first]
     assert machine.maka("answer", first, "--option", "1").code == 0
     assert model.requests[-1].tool_results() == ["Answer 1: red", "Answer 1: Eve"]
+
+
+def test_in_plain_text_an_answer_is_said_to_be_taken_while_another_request_waits(
+    machine: Machine, serve: Serve
+) -> None:
+    serve(Turn(calls=(*asks(COLOUR).calls, *asks(NAME).calls)), Turn(text="ok"))
+    _, second = machine.maka("run", "--json", "--on-ask", "park", "paint it").record["pending"]
+    done = machine.maka("answer", second, "--text", "Eve")
+    assert done.code == 4
+    assert f'maka: {second[-8:]}: ✓ answered by cli: "Eve"' in done.err
 
 
 def test_beside_an_owner_the_inbox_works_and_an_answer_says_who_holds_the_store(

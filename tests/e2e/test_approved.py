@@ -213,14 +213,19 @@ def test_no_child_of_an_approved_command_outlives_a_kill_and_the_next_start(
     if hidden and isinstance(found := find_landlock(), str):
         pytest.skip(found)
     begins = bash(f"{approved.children}; wait", **({"run_in_background": True} if in_background else {}))
-    script = approved_then(approved, begins, bash("exec tail -f /dev/null"))
+    script = approved_then(approved, begins, bash("touch tails; exec tail -f /dev/null"))
+    begun = world.workspace / "tails"
+
+    def is_under_way() -> bool:
+        return approved.is_used and (begun.exists() or not in_background)
+
     maka = world.maka(world.model(script))
     env = {"PATH": f"{outside}/bin:{world.machine.env['PATH']}"}
     request = asked_and_killed(world, maka.model, "do it", **env)
     world.machine.hidden = hidden
     with world.machine.start("answer", request[-8:], "allow", **env) as owner:
         try:
-            checks.eventually(lambda: approved.is_used or owner.poll() is not None, "both children use it")
+            checks.eventually(lambda: is_under_way() or owner.poll() is not None, "both children use it")
         finally:
             owner.send_signal(signal.SIGKILL)
         if finished(owner).code == CANT_HIDE:

@@ -14,7 +14,7 @@ from maka.contracts.boundary import covers as expansion_covers
 from maka.contracts.limits import EXPANSION_BYTES_MAX, EXPANSION_ENTRIES_MAX, EXPANSION_PATH_CHARS_MAX
 from maka.contracts.tool_ports import BoundaryNeed
 from maka.tools.expansion import ExpansionError, expansion_of, normalise
-from maka.tools.policy import Access, Found, Ground, covers, is_under, judge, needed, protected_in, sandbox_policy
+from maka.tools.policy import Found, Ground, covers, is_under, judge, needed, protected_in, sandbox_policy
 from tests.tools.harness import boundary
 
 Access = Literal["read", "write"]
@@ -147,7 +147,7 @@ def test_a_sandbox_is_told_what_is_there() -> None:
 @pytest.mark.parametrize("access", ["read", "write"])
 def test_what_is_the_kernels_is_never_granted(path: str, access: Access) -> None:
     asked = Expansion(filesystem=(entry(path, access, "subtree" if os.path.isdir(path) else "exact"),))
-    with pytest.raises(ExpansionError, match="requires_bypass: .* is the kernel's"):
+    with pytest.raises(ExpansionError, match=r"requires_bypass: .* is the kernel's"):
         normalise(asked, "/", Ground())
 
 
