@@ -42,13 +42,16 @@ if TYPE_CHECKING:
         Abort,
         Complete,
         ErrorEvent,
+        PermissionClosureAck,
         RunEnded,
+        SandboxBoundaryDecisionAck,
         SandboxBoundaryRequest,
         SessionEvent,
         TextComplete,
         TextDelta,
         ToolResultEvent,
         ToolStart,
+        UserQuestionAnswerAck,
         UserQuestionAsked,
     )
     from maka.file_diffs import FileDiff, SessionChanges
@@ -81,12 +84,14 @@ __all__ = [
     "ModelProfile",
     "OutcomeUnknownError",
     "PendingWait",
+    "PermissionClosureAck",
     "Refusal",
     "RefusalCode",
     "RefusedError",
     "RunEnded",
     "RunLimits",
     "RuntimeEvent",
+    "SandboxBoundaryDecisionAck",
     "SandboxBoundaryRequest",
     "SessionChanges",
     "SessionCreated",
@@ -104,6 +109,7 @@ __all__ = [
     "ToolStart",
     "UndoReceipt",
     "UndoneFile",
+    "UserQuestionAnswerAck",
     "UserQuestionAsked",
     "load_config",
     "open_host",
@@ -128,8 +134,8 @@ _HOMES = {
     "maka.contracts.events": "Committed RuntimeEvent",
     "maka.contracts.model_ports": "ModelProfile",
     "maka.contracts.session_events": (
-        "Abort Complete ErrorEvent RunEnded SandboxBoundaryRequest SessionEvent TextComplete TextDelta ToolResultEvent "
-        "ToolStart UserQuestionAsked"
+        "Abort Complete ErrorEvent PermissionClosureAck RunEnded SandboxBoundaryDecisionAck SandboxBoundaryRequest "
+        "SessionEvent TextComplete TextDelta ToolResultEvent ToolStart UserQuestionAnswerAck UserQuestionAsked"
     ),
     "maka.file_diffs": "FileDiff SessionChanges",
     "maka.session_manager": "SessionManager",

@@ -69,7 +69,10 @@ class Providers:
             if name not in self._made:
                 profile = self._profiles.get(name)
                 if profile is None:
-                    words = f"no model profile {name!r}; `maka models` lists those that are there"
+                    words = (
+                        f"no model profile {name!r} in this host; `maka models` lists those of config.toml, and "
+                        "with_profile() adds one to a configuration"
+                    )
                     raise RefusedError(Refusal(code=RefusalCode.NOT_READY, message=words))
                 key = read_key(profile)
                 self._secrets.add(key)

@@ -188,9 +188,7 @@ def test_h29_answering_one_leaves_the_other(machine: Machine, serve: Serve) -> N
     assert model.requests[-1].tool_results() == ["Answer 1: red", "Answer 1: Eve"]
 
 
-def test_in_plain_text_an_answer_is_said_to_be_taken_while_another_request_waits(
-    machine: Machine, serve: Serve
-) -> None:
+def test_in_plain_text_an_answer_is_told_while_another_request_waits(machine: Machine, serve: Serve) -> None:
     serve(Turn(calls=(*asks(COLOUR).calls, *asks(NAME).calls)), Turn(text="ok"))
     _, second = machine.maka("run", "--json", "--on-ask", "park", "paint it").record["pending"]
     done = machine.maka("answer", second, "--text", "Eve")
