@@ -7,9 +7,9 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from maka.contracts.boundary import Boundary
+from maka.contracts.boundary import Boundary, Expansion
 from maka.contracts.content import Outcome
-from maka.contracts.limits import SURVEY_DEPTH_MAX
+from maka.contracts.limits import EXPANSION_ENTRIES_MAX, SURVEY_DEPTH_MAX
 from maka.contracts.tool_ports import BoundaryNeed, Sandbox, SandboxPolicy, ToolResult
 from maka.tools.before import Before, Standing, is_same, names_in, standing
 from maka.tools.boundary import all_the_same_text, refusal_text
@@ -256,10 +256,10 @@ class Inside:
         moved, stuck = self._moved - self._undone, self._guard.stuck | self._stuck
         unsettled = [] if is_settled or stuck else [self._boundary.workspace]
         if moved or stuck or self._undone or unsettled:
-            first = min(moved or self._undone or stuck or unsettled)
-            # What is no text can't be named to a person, and so not be granted.
-            expansion = needed(first, "write") if _as_text([first]) == first else None
-            need = BoundaryNeed(expansion=expansion, reason="it takes effect later outside the sandbox")
+            need = BoundaryNeed(
+                expansion=_all_of(moved or self._undone or stuck or unsettled),
+                reason="it takes effect later outside the sandbox",
+            )
             words = {MOVED: moved, UNDONE: self._undone - stuck, STUCK: stuck, UNSETTLED: unsettled}
             return need, "\n".join(line.format(_as_text(paths)) for line, paths in words.items() if paths)
         if not failed or self._denied is None:
@@ -280,6 +280,13 @@ class Inside:
             self._guards.keep(self._before)
         # Where others make and remove folders all the time the next command's end looks again.
         return is_settled or self._is_torn
+
+
+def _all_of(paths: Collection[str]) -> Expansion | None:
+    """Return what grants these; what is no text can't be named to a person, and so not be granted."""
+    named = [path for path in sorted(paths) if _as_text([path]) == path][:EXPANSION_ENTRIES_MAX]
+    entries = tuple(entry for path in named for entry in needed(path, "write").filesystem)
+    return Expansion(filesystem=entries) if entries else None
 
 
 def _as_text(paths: Collection[str]) -> str:

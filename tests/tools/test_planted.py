@@ -56,6 +56,17 @@ def test_a_protected_name_is_moved_aside_at_any_depth(bench: Bench, workspace: P
     assert [name.endswith(f"{ASIDE}-1") for name in left] == [True, False]
 
 
+def test_all_that_was_moved_aside_is_named_for_one_request(bench: Bench, workspace: Path) -> None:
+    command = "for name in .envrc AGENTS.md sub/CLAUDE.md; do mkdir -p sub; echo fine > $name; done"
+    result = bench.run("Bash", command=command)
+    assert result.need is not None and result.need.expansion is not None
+    entries = result.need.expansion.filesystem
+    assert [os.path.basename(entry.path) for entry in entries] == [".envrc", "AGENTS.md", "CLAUDE.md"]
+    granted = Bench(bench.tools, workspace, boundary(workspace, Profile.ASK, *entries))
+    assert granted.run("Bash", command=command).outcome is Outcome.OK
+    assert (workspace / "sub" / "CLAUDE.md").read_text() == "fine\n"
+
+
 def test_a_crowd_of_folders_hides_nothing(bench: Bench, workspace: Path) -> None:
     command = "mkdir -p x/y && : > x/y/.envrc && for i in 1 2 3 4 5; do mkdir -p $i/{1..1000}; done"
     assert "moved aside" in bench.run("Bash", command=command).text
