@@ -21,7 +21,9 @@ from msgspec import Struct
 BOM = "\ufeff"
 LOOSE_CHARS_MIN = 5
 """Fewer characters than these, spaces aside, are found by accident too easily."""
-COUNTED_MAX = 1_000
+COUNTED_MAX = 100
+"""Places that are counted: each may cost a look at all of old_string again."""
+
 COMPARED_MAX = 1_000_000
 """Pairs of lines that are compared to see which ones stayed."""
 _LOOKS = {
@@ -165,7 +167,8 @@ def _only_one(places: list[int], view: str, what: str) -> None:
     if len(places) > 1:
         lines = ", ".join(str(view.count("\n", 0, at) + 1) for at in places[:10])
         more = ", ..." if len(places) > 10 else ""
-        raise MatchError(f"{what} {len(places)} times (lines {lines}{more}): add text around it until it is unique")
+        times = f"at least {COUNTED_MAX}" if len(places) == COUNTED_MAX else str(len(places))
+        raise MatchError(f"{what} {times} times (lines {lines}{more}): add text around it until it is unique")
 
 
 def _trimmed(line: str) -> str:
@@ -187,8 +190,8 @@ def _by_lines(view: str, old: str, new: str) -> _Found | None:
     wanted = (old[:-1] if ends_line else old).split("\n")
     lines, size = view.split("\n"), len(wanted)
     how = "the spaces at line ends and beginnings differ"
-    if not (at := _lines_like(lines, wanted, _trimmed)):
-        at, how = _lines_like(lines, wanted, _spaced), "the spaces between words differ"
+    if not (at := lines_like(lines, wanted, _trimmed)):
+        at, how = lines_like(lines, wanted, _spaced), "the spaces between words differ"
     if not at:
         return None
     begins = [0]
@@ -202,15 +205,36 @@ def _by_lines(view: str, old: str, new: str) -> _Found | None:
     return _Found(start, min(end + ends_line, len(view)), fitted, how + moved)
 
 
-def _lines_like(lines: list[str], wanted: list[str], key: Callable[[str], str]) -> list[int]:
-    """Where lines begin that are equal to the wanted ones under a key."""
-    keys, wanted_keys = [key(line) for line in lines], [key(line) for line in wanted]
-    size = len(wanted)
-    return [
-        number
-        for number in range(len(lines) - size + 1)
-        if keys[number] == wanted_keys[0] and keys[number : number + size] == wanted_keys
-    ]
+def lines_like(lines: list[str], wanted: list[str], key: Callable[[str], str]) -> list[int]:
+    """Where lines begin that are equal to the wanted ones under a key; no more places than are counted.
+
+    Linear, however often lines repeat (Knuth, Morris, Pratt): comparing block by block is quadratic.
+    """
+    numbers: dict[str, int] = {}
+    keys = [numbers.setdefault(key(line), len(numbers)) for line in lines]
+    # A key that no line has is one number more: it equals none.
+    pattern = [numbers.get(key(line), len(numbers)) for line in wanted]
+    back, places, same = _borders(pattern), list[int](), 0
+    for number, one in enumerate(keys):
+        while same and (same == len(pattern) or pattern[same] != one):
+            same = back[same - 1]
+        same += pattern[same] == one
+        if same == len(pattern):
+            places.append(number - same + 1)
+            if len(places) == COUNTED_MAX:
+                break
+    return places
+
+
+def _borders(pattern: list[int]) -> list[int]:
+    """Return for each beginning of a pattern how much of it is also its end, itself aside."""
+    found, same = [0], 0
+    for one in pattern[1:]:
+        while same and pattern[same] != one:
+            same = found[same - 1]
+        same += pattern[same] == one
+        found.append(same)
+    return found
 
 
 def _indented_like(there: list[str], wanted: list[str], new: str) -> tuple[str, str]:
@@ -258,7 +282,7 @@ def _hint(view: str, old: str, mask: Callable[[str], str]) -> str:
             f", but line {number + 1} looks alike with other characters (accents, quotes, dashes or no-break spaces): "
             f"{line[:200]!a}. Copy the text from the file"
         )
-    spaced = _lines_like(view.split("\n"), old.removesuffix("\n").split("\n"), _blanked)
+    spaced = lines_like(view.split("\n"), old.removesuffix("\n").split("\n"), _blanked)
     if spaced and old.strip():
         return f"; line {spaced[0] + 1} differs in the spaces within it. Copy the text from the file"
     first = next((line for line in old.split("\n") if len(_trimmed(line)) >= LOOSE_CHARS_MIN), None)
