@@ -3,7 +3,8 @@
 Laws:
 - An exact match that occurs once wins; one that occurs more often is refused with the count.
 - Looser matches are tried only where there is no exact one, must be unique too, and are always named in the result.
-  Blanks may differ at a line's ends, and then between its words; never in quotes, where they are part of the text.
+  Blanks may differ at a line's ends, and then between its words; never within quotes on one line, where they are
+  part of the text. What is put in is indented as the file is, or refused.
 - What is put in is literal text: nothing in it is a pattern. Its line ends follow the file's, line by line, so that a
   line that stays keeps its own. Escapes are resolved only where the same ones had to be to find the place, and that
   is said.
@@ -238,13 +239,26 @@ def _borders(pattern: list[int]) -> list[int]:
 
 
 def _indented_like(there: list[str], wanted: list[str], new: str) -> tuple[str, str]:
-    """Shift the new lines as the old ones are shifted, where all of them are shifted by the same."""
+    """Indent the new lines as the file has it: all shifted by the same, or each as the given ones are.
+
+    Raises MatchError where neither is possible: written as they are they would mix two ways to indent.
+    """
     pairs = [(_indent(line), _indent(want)) for line, want in zip(there, wanted, strict=True) if _trimmed(want)]
+    lines = new.split("\n")
+    used = {_indent(line) for line in lines if line.strip(" \t\r")}
+    if not used or all(real == given for real, given in pairs):
+        return new, ""
     deeper = {real[: len(real) - len(given)] if real.endswith(given) else None for real, given in pairs}
+    real_of = {given: real for real, given in pairs}
     if len(deeper) == 1 and (shift := deeper.pop()):
-        lines = [shift + line if _trimmed(line) else line for line in new.split("\n")]
-        return "\n".join(lines), "; new_string was indented like the text it replaces"
-    return new, ""
+        real_of = {given: shift + given for given in used}
+    elif len({*pairs}) > len(real_of) or not used <= real_of.keys():
+        raise MatchError(
+            "old_string isn't there exactly: its indentation differs from the file's, and what that makes of "
+            "new_string isn't clear; copy the exact text, with its indentation, from the file"
+        )
+    fitted = [real_of[_indent(line)] + line[len(_indent(line)) :] if line.strip(" \t\r") else line for line in lines]
+    return "\n".join(fitted), "; new_string was indented like the text it replaces"
 
 
 def _indent(line: str) -> str:

@@ -257,6 +257,68 @@ def test_looser_matches_are_unique_and_named(
     assert how in text
 
 
+INDENTED = "new_string was indented like the text it replaces"
+CLASS = "class A:\n    def f(self):\n        x = 1\n        return x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "after"),
+    [
+        ("all:\n\tgcc -c a.c\n", "    gcc -c a.c\n", "    gcc -O2 -c a.c\n", "all:\n\tgcc -O2 -c a.c\n"),
+        ("all: a\n\tgcc a.c\n", "all: a\n    gcc a.c\n", "all: a\n\n    gcc b.c\n", "all: a\n\n\tgcc b.c\n"),
+        ("def f():\n    return 1 \n", "        return 1\n", "        return 2\n", "def f():\n    return 2\n"),
+        ("a:\n    b:\n        c: 1\n", "  b:\n    c: 1\n", "  b:\n    c: 3\n", "a:\n    b:\n        c: 3\n"),
+        (
+            CLASS,
+            "  def f(self):\n    x = 1\n",
+            "  def g(self):\n    x = 2\n    y = 3\n",
+            "class A:\n    def g(self):\n        x = 2\n        y = 3\n        return x\n",
+        ),
+        (
+            "class A:\n    def f(self):\n        x = 1 \n",
+            "def f(self):\n        x = 1\n",
+            "def f(self):\n        x = 2\n",
+            "class A:\n    def f(self):\n        x = 2\n",
+        ),
+        ("if a:\r\n\tbb += 1\r\n", "  bb += 1\n", "  b = 2\r\n\r\n  c = 3\n", "if a:\r\n\tb = 2\r\n\r\n\tc = 3\r\n"),
+    ],
+)
+def test_what_is_put_in_is_indented_as_the_file_is(bench: Bench, text: str, old: str, new: str, after: str) -> None:
+    outcome, says, written = edit(bench, text.encode(), old, new)
+    assert (outcome, written.decode()) == (Outcome.OK, after)
+    assert INDENTED in says
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        (CLASS, "def f(self):\nx = 1\nreturn x", "def f(self):\nreturn 1"),
+        (CLASS, "  def f(self):\n    x = 1\n", "  def f(self):\n    if y:\n      x = 1\n"),
+        ("all: a\n\tgcc -c a.c\n", "all: a\n    gcc -c a.c\n", "all: a\n        gcc -c a.c\n"),
+    ],
+)
+def test_an_indentation_that_cant_be_told_is_refused(bench: Bench, text: str, old: str, new: str) -> None:
+    outcome, says, written = edit(bench, text.encode(), old, new)
+    assert (outcome, written.decode()) == (Outcome.ERROR, text)
+    assert "its indentation differs from the file's" in says
+    assert "copy the exact text" in says
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "after"),
+    [
+        (CLASS, "def f(self):\nx = 1\nreturn x\n", "", "class A:\n"),
+        ("if a:  \n    b = 1\n", "if a:\n    b = 1\n", "if a:\n  b = 2\n", "if a:\n  b = 2\n"),
+    ],
+)
+def test_where_no_indentation_differs_or_nothing_is_put_in_none_is_changed(
+    bench: Bench, text: str, old: str, new: str, after: str
+) -> None:
+    outcome, says, written = edit(bench, text.encode(), old, new)
+    assert (outcome, written.decode()) == (Outcome.OK, after)
+    assert INDENTED not in says
+
+
 def test_a_place_that_nearly_fits_is_named(bench: Bench) -> None:
     text = edit(bench, b"one\ndef f():\n    return 1\n", "def f():\n    return 7", "x")[1]
     assert "its first line is at line 2" in text
