@@ -35,6 +35,7 @@ _LOOKS = {
 }
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
 _BLANKS = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`|["'`].*)|[ \t]+""")
+_RAW_BLANKS = re.compile(r"""("[^"]*"|'[^']*'|`[^`]*`|["'`].*)|[ \t]+""")
 _ESCAPE = re.compile(r"\\([ntr\"'\\])")
 
 
@@ -177,8 +178,13 @@ def _trimmed(line: str) -> str:
 
 
 def _spaced(line: str) -> str:
-    """Return a line with one blank where there are several, but for what is in quotes, or behind an open one."""
-    return _BLANKS.sub(lambda match: match[1] or " ", line.strip(" \t"))
+    """Return a line with one blank where there are several, but for what is in quotes, or behind an open one.
+
+    It is read twice, as a backslash before a quote is an escape in some strings, and in others not. Quotes that began
+    on another line can't be seen.
+    """
+    readings = (blanks.sub(lambda match: match[1] or " ", line.strip(" \t")) for blanks in (_BLANKS, _RAW_BLANKS))
+    return "\0".join(readings)
 
 
 def _blanked(line: str) -> str:
@@ -202,6 +208,8 @@ def _by_lines(view: str, old: str, new: str) -> _Found | None:
     start, end = begins[at[0]], begins[at[0] + size] - 1
     if end - start > max(len(old) + 500, 4 * len(old)):
         return None
+    if ends_line and end == len(view):
+        new = re.sub("\r?\n\\Z", "", new)  # old_string ends with a line break that isn't there: nor is new_string's
     fitted, moved = _indented_like(lines[at[0] : at[0] + size], wanted, new)
     return _Found(start, min(end + ends_line, len(view)), fitted, how + moved)
 
@@ -273,7 +281,12 @@ def _unescaped(view: str, old: str, new: str) -> _Found | None:
     _only_one(places, view, "old_string isn't there exactly; with its escapes resolved it occurs")
     how, end = "old_string was escaped once too often", places[0] + len(plain)
     same = _plain(new, only=frozenset(_ESCAPE.findall(old)))
-    if "\n" not in new and same != new:
+    if "\n" in new and same != new:
+        raise MatchError(
+            "old_string isn't there exactly: it was escaped once too often. new_string has the same escapes and real "
+            "line breaks, so what it means isn't clear: give both exactly as the file has them, without escaping"
+        )
+    if same != new:
         return _Found(places[0], end, same, how + ", and so was new_string; the same escapes were resolved in both")
     return _Found(places[0], end, new, how)
 

@@ -172,6 +172,8 @@ def test_bytes_that_are_no_utf8_stay(bench: Bench) -> None:
         (b"say 'a  b' # it's\n", "say 'a b' # it's", "line 1 differs in the spaces within it"),
         (b"# don't  stop\n", "# don't stop", "line 1 differs in the spaces within it"),
         (b'say("a \\"  b")\n', 'say("a \\" b")', "line 1 differs in the spaces within it"),
+        (b'p(r"\\", "a   b", r"\\");\n', 'p(r"\\", "a b", r"\\");', "line 1 differs in the spaces within it"),
+        (b"p(r'\\',\t'a   b', '\\'c')\n", "p(r'\\', 'a b', '\\'c')", "line 1 differs in the spaces within it"),
         (b'print("a  b")\nprint("c")\n', 'print("a b")', "line 1 differs in the spaces within it"),
         (b"v = 1\n", "", "empty"),
         (b"aaaaaa\n", "aaaaa", "2 times"),
@@ -255,6 +257,31 @@ def test_looser_matches_are_unique_and_named(
     assert (outcome, now) == (Outcome.OK, after)
     assert "Not an exact match" in text
     assert how in text
+
+
+@pytest.mark.parametrize("new", ['say(\\"a\\")\nsay(\\"b\\")', 'x\n\\"'])
+def test_h57_the_same_escapes_beside_real_line_breaks_are_refused(bench: Bench, new: str) -> None:
+    """What is an escape there and what isn't can't be told."""
+    data = b'say("a")\nx = 1\n'
+    outcome, text, after = edit(bench, data, 'say(\\"a\\")', new)
+    assert (outcome, after) == (Outcome.ERROR, data)
+    assert "escaped once too often" in text
+    assert "give both exactly as the file has them" in text
+
+
+@pytest.mark.parametrize(
+    ("data", "old", "new", "after"),
+    [
+        (b"x   = 1 + 2", "x = 1 + 2\n", "x = 1 + 3\n", b"x = 1 + 3"),
+        (b"a\r\n  value = 1  ", "value = 1\n", "value = 2\r\nb\r\n", b"a\r\n  value = 2\r\n  b"),
+        (b"x   = 1 + 2", "x = 1 + 2\n", "x = 3\n\n", b"x = 3\n"),
+        (b"x   = 1 + 2\n", "x = 1 + 2\n", "x = 1 + 3\n", b"x = 1 + 3\n"),
+        (b"x   = 1 + 2\ny", "x = 1 + 2\n", "x = 1 + 3\n", b"x = 1 + 3\ny"),
+    ],
+)
+def test_h55_a_looser_match_adds_no_last_line_end(bench: Bench, data: bytes, old: str, new: str, after: bytes) -> None:
+    outcome, _, written = edit(bench, data, old, new)
+    assert (outcome, written) == (Outcome.OK, after)
 
 
 INDENTED = "new_string was indented like the text it replaces"
