@@ -1,8 +1,10 @@
 """PURE: what a sandbox probably denied, judged by what the names in an output are. A likely reason, never a proof.
 
 Laws:
-- What is named, once it is granted, lets the same thing work: for a name that comes or goes that is its folder, but for
+- What is named is what the same thing needs, or needs first: for a name that comes or goes that is its folder, but for
   a protected name in a writable folder that name alone.
+- Whoever writes the output could lead to what is named. So a broad folder never is, but the path that was denied, which
+  lets Write make it; something hidden is only where the command's own words have its name; and all is few.
 - What no expansion opens is said to need a bypass; what the person couldn't do either isn't the sandbox's doing.
 """
 
@@ -18,6 +20,10 @@ from maka.tools.policy import Access, is_under, needed
 Kind = Literal["folder", "other", "missing"]
 
 LIKELY = "likely, as the command's output reads"
+NAME_ALONE = (
+    "likely, as the command's output reads; a folder that it would need is too broad to be asked for, so only the path "
+    "in it is: a command still can't make, replace or remove a name there, but once this is allowed Write can write it"
+)
 OWN_LOOPBACK = (
     "likely, as the command's output reads: it has no network, and loopback is its own, so only a server of the same "
     "command could have answered"
@@ -35,7 +41,7 @@ _APART = "likely: nothing is renamed or linked across the sandbox's mounts, {} a
 _KERNEL = "likely: {} is the kernel's"
 _ALL = "likely: all of the machine can't be granted"
 _KERNELS = ("/proc", "/sys", "/dev")
-_ENTRIES_MAX = 8
+ENTRIES_MAX = 3
 ANY_NAME = ".maka-new"
 """A name that isn't protected."""
 
@@ -57,6 +63,14 @@ class Sight(Protocol):
 
     def is_hidden(self, path: str, *, is_gone: bool) -> bool:
         """Say whether a command can't read it, or, where it `is_gone`, doesn't even see it."""
+        ...
+
+    def is_named(self, path: str) -> bool:
+        """Say whether the command's own words have the last part of a path."""
+        ...
+
+    def is_broad(self, folder: str) -> bool:
+        """Say whether a folder holds too much to be opened for what an output says."""
         ...
 
     def could(self, path: str, access: Access) -> bool:
@@ -93,16 +107,18 @@ def likely(said: Sequence[Said], bases: Sequence[str], sight: Sight) -> Boundary
     `bases` are folders that its relative names may begin at, the likeliest first.
     """
     entries: list[FileEntry] = []
+    reason = LIKELY
     for one in said:
         for need in _needs(one, bases, sight):
             if need.expansion is None:
                 return need
             for entry in need.expansion.filesystem:
                 so_far = Expansion(filesystem=tuple(entries))
-                if len(entries) < _ENTRIES_MAX and not covers(so_far, Expansion(filesystem=(entry,))):
+                if len(entries) < ENTRIES_MAX and not covers(so_far, Expansion(filesystem=(entry,))):
                     entries.append(entry)
+                    reason = need.reason if need.reason != LIKELY else reason
     kept = [one for one in entries if not _is_in_another(one, entries)]
-    return BoundaryNeed(expansion=Expansion(filesystem=tuple(kept)), reason=LIKELY) if kept else None
+    return BoundaryNeed(expansion=Expansion(filesystem=tuple(kept)), reason=reason) if kept else None
 
 
 def _is_in_another(entry: FileEntry, entries: list[FileEntry]) -> bool:
@@ -158,6 +174,8 @@ def _for_a_name(place: str, kind: Kind, said: Said, sight: Sight) -> BoundaryNee
     if own is not None and own.expansion is None:
         return own
     if sight.lacks(os.path.join(folder, ANY_NAME), "write") is not None:
+        if sight.is_broad(folder):
+            return _name_alone(place, kind, sight) if own is not None else None
         would_close = sight.would_close(folder, is_mountless=said.why == "denied")
         return _bypass(_CLOSED, folder) if would_close else _granted(folder, "folder", "write", sight)
     # A folder is closed where no mount can hold one thing in it: none but that is denied for the sake of a mode.
@@ -187,9 +205,30 @@ def _granted(path: str, kind: Kind, access: Access, sight: Sight) -> BoundaryNee
         return need
     if path == "/" and access == "write":
         return BoundaryNeed(expansion=None, reason=_ALL)
-    if any(is_under(path, one) for one in _KERNELS) and not is_under(path, "/dev/shm"):
+    if _is_kernels(path):
         return _bypass(_KERNEL, path)
+    if _is_secret(path, access, sight) or (kind == "folder" and sight.is_broad(path)):
+        return None
     return BoundaryNeed(expansion=needed(path, access, "subtree" if kind == "folder" else "exact"), reason=LIKELY)
+
+
+def _name_alone(place: str, kind: Kind, sight: Sight) -> BoundaryNeed | None:
+    """Return what opens one file in a folder that is too broad to be named itself."""
+    if _is_kernels(place):
+        return _bypass(_KERNEL, place)
+    # A folder is no exact path, and its subtree doesn't let it go.
+    if kind == "folder" or _is_secret(place, "write", sight) or not sight.could(os.path.dirname(place), "write"):
+        return None
+    return BoundaryNeed(expansion=needed(place, "write"), reason=NAME_ALONE)
+
+
+def _is_kernels(path: str) -> bool:
+    return any(is_under(path, one) for one in _KERNELS) and not is_under(path, "/dev/shm")
+
+
+def _is_secret(path: str, access: Access, sight: Sight) -> bool:
+    """Say whether a path is hidden, and the command's own words don't have its name."""
+    return sight.is_hidden(path, is_gone=access == "read") and not sight.is_named(path)
 
 
 def _apart(said: Said, bases: Sequence[str], sight: Sight) -> list[BoundaryNeed]:
