@@ -3,8 +3,8 @@
 Laws:
 - What is named is what the same thing needs, or needs first: for a name that comes or goes that is its folder, but for
   a protected name in a writable folder that name alone.
-- Whoever writes the output could lead to what is named. So a broad folder never is, but the path that was denied, which
-  lets Write make it; something hidden is only where the command's own words have its name; and all is few.
+- Whoever writes the output could lead to what is named. So little is named at once, never a broad folder (but the path
+  in it that was denied, which Write can make then), and something hidden only where the command itself has its name.
 - What no expansion opens is said to need a bypass; what the person couldn't do either isn't the sandbox's doing.
 """
 
