@@ -13,6 +13,7 @@ from maka.contracts.actions import BoundaryRequest, FileSeen, ProcessIdentity, R
 from maka.contracts.boundary import Boundary, Expansion
 from maka.contracts.content import Outcome
 from maka.contracts.ids import CallId, EventId, SessionId
+from maka.contracts.limits import SANDBOX_SETUP_S
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_limits import LimitMet
 
@@ -198,12 +199,16 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 class ProcessSpec(Struct, frozen=True, kw_only=True):
-    """What to run: `launch` without a shell, `env` whole (nothing is inherited), stdin closed, own process group."""
+    """What to run: `launch` without a shell, `env` whole (nothing is inherited), stdin closed, own process group.
+
+    `timeout_s` begins at the gate; `setup_s` is what a sandbox has to get there.
+    """
 
     launch: Launch
     cwd: str
     env: Mapping[str, str]
     timeout_s: float | None
+    setup_s: float = SANDBOX_SETUP_S
 
 
 class ProcessEnd(Struct, frozen=True, kw_only=True):
@@ -211,6 +216,7 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
 
     It is also limit, and then `limit` says which. `survivors` are pids that outlived KILL; the caller reports them.
     `said` is what a sandbox said that could not be set up: nothing was waiting at the gate, and nothing has run.
+    `is_late` says that it took too long.
     """
 
     cause: str
@@ -219,6 +225,7 @@ class ProcessEnd(Struct, frozen=True, kw_only=True):
     survivors: tuple[int, ...] = ()
     limit: LimitMet | None = None
     said: str | None = None
+    is_late: bool = False
 
 
 class ProcessListener(Protocol):

@@ -22,7 +22,6 @@ from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import (
     KILL_GRACE_S,
     PIPE_DRAIN_S,
-    SANDBOX_SETUP_S,
     SANDBOX_WORDS_BYTES_MAX,
     TERM_GRACE_S,
     TOOL_WATCH_EVERY_S,
@@ -68,6 +67,7 @@ class ChildProcess:
         self._changed = asyncio.Event()
         self._is_set_up = not spec.launch.is_boxed
         self._said = b""
+        self._is_late = False
         self._released = False
         self._cancelled = False
         self._exited = False
@@ -130,8 +130,10 @@ class ChildProcess:
 
     async def _set_up(self) -> bool:
         """Wait until the command stands at its gate; False where it doesn't come to that."""
-        if not await self._until(lambda: self._is_set_up or self._cancelled or self._has_exited(), SANDBOX_SETUP_S):
-            self._said += f"it took longer than {SANDBOX_SETUP_S:g} s".encode()
+        setup_s = self._spec.setup_s
+        if not await self._until(lambda: self._is_set_up or self._cancelled or self._has_exited(), setup_s):
+            self._is_late = True
+            self._said += f"it took longer than {setup_s:g} s".encode()
         return self._is_set_up
 
     async def _live(self, gated: GatedProcess) -> ProcessEnd:
@@ -140,11 +142,11 @@ class ChildProcess:
         if self._cancelled or self._has_exited() or not self._is_set_up:
             gated.close_gate()
             survivors = () if await self._until(self._has_exited, KILL_GRACE_S) else await self._kill(gated, 0.0)
-            if self._is_set_up or self._cancelled:
+            if (self._is_set_up and not self._is_late) or self._cancelled:
                 return ProcessEnd(cause="not_started", survivors=survivors)
             await self._until(self._drained, PIPE_DRAIN_S / 2)
             said = self._said.decode("utf-8", "replace").strip() or "it ended"
-            return ProcessEnd(cause="not_started", survivors=survivors, said=said)
+            return ProcessEnd(cause="not_started", survivors=survivors, said=said, is_late=self._is_late)
         for pipe in self._pipes:
             pipe.merge()
         gated.open_gate()

@@ -35,7 +35,7 @@ from maka.tools.background import BackgroundTable
 from maka.tools.background_shell import Order
 from maka.tools.boundary import boundary_of, no_sandbox, refusal_text
 from maka.tools.bounds import likely_words, met_words
-from maka.tools.boxed import Boxed, NoLaunchError, looked
+from maka.tools.boxed import Boxed, looked
 from maka.tools.guard import Guards
 from maka.tools.inside import Inside
 from maka.tools.made import Made
@@ -131,23 +131,18 @@ class BashTool:
             boundary = _lasting(boundary)
         argv = (self._shell, "-c", command)
         box: _Box | None = None
-        launch, later, processes = Launch(argv=argv), at_once, self._processes
+        later, processes = at_once, self._processes
         if boundary.profile is not Profile.BYPASS:
             begin = partial(self._inside, boundary, command)
             box = _Box(begin, self._sandbox, argv, env.cwd, self._child_env)
-            try:
-                launch = box.launch()
-            except NoLaunchError as reason:
-                listener.ended(error(str(reason)))
-                return no_effect
             later = self._settler.do
-            processes = Boxed(processes, box.launch, later)
+            processes = Boxed(processes, box.launch, later, box.drop)
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        if not in_background and timeout_s is None:
+            timeout_s = BASH_TIMEOUT_S
+        spec = ProcessSpec(launch=Launch(argv=argv), cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
         if not in_background:
-            timeout_s = BASH_TIMEOUT_S if timeout_s is None else timeout_s
-            spec = ProcessSpec(launch=launch, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
-            return self._foreground(command, box, timeout_s, listener, later).start(processes, spec)
-        spec = ProcessSpec(launch=launch, cwd=env.cwd, env=self._child_env, timeout_s=timeout_s)
+            return self._foreground(spec, command, box, listener, later).start(processes, spec)
         order = Order(
             call_id=call.call_id,
             session_id=env.session_id,
@@ -163,20 +158,25 @@ class BashTool:
         return Inside(boundary, as_now(self._ground), self._guards, command, self._sandbox)
 
     def _foreground(
-        self, command: str, box: "_Box | None", timeout_s: float, listener: ToolListener, later: Later
+        self, spec: ProcessSpec, command: str, box: "_Box | None", listener: ToolListener, later: Later
     ) -> SpawnedCall:
         output = CommandOutput(listener.output, self._masks)
+        timeout_s = BASH_TIMEOUT_S if spec.timeout_s is None else spec.timeout_s
 
         def finish(end: ProcessEnd) -> ToolResult:
             output.close()
             result = _result(output, end, timeout_s, box is not None)
-            return result if box is None else box.inside.settled(result, output.errors)
+            # What never began, and couldn't be ended all the same, has left nothing; its look is over.
+            return result if box is None or end.cause == "not_started" else box.settled(result, output.errors)
 
         return SpawnedCall(listener, command, output.take, finish, later)
 
 
 class _Box:
-    """How a command gets into its sandbox, as often as that has to be tried. `inside` is the last try's."""
+    """How a command gets into its sandbox, as often as that has to be tried, and what becomes of the last try.
+
+    Each look counts as a command that runs until it is settled or dropped, whatever fails.
+    """
 
     def __init__(
         self,
@@ -193,24 +193,44 @@ class _Box:
         self._child_env = child_env
         self._inside: Inside | None = None
 
-    @property
-    def inside(self) -> Inside:
-        assert self._inside is not None, "it was launched"
-        return self._inside
-
     def launch(self) -> Launch:
         """Look at the workspace, and return how the command is started. Raises NoLaunchError."""
         return looked(self._launch)
 
     def _launch(self) -> Launch:
-        if self._inside is not None:
-            self._inside.drop()
+        self.drop()
         self._inside = self._begin()
         return self._sandbox.wrap(self._argv, self._inside.policy(self._cwd), self._child_env)
 
     def look(self) -> bool:
         """Put right what can't wait until the end; say whether the command has to end."""
-        return self.inside.must_look and self.inside.look()
+        inside = self._begun()
+        return inside.must_look and inside.look()
+
+    def drop(self) -> None:
+        """End the last look: its command never began, or nothing more is to be put right."""
+        if self._inside is not None:
+            self._inside.drop()
+
+    def settled(self, result: ToolResult, errors: str) -> ToolResult:
+        """Put right what the command left, and return what is told of it."""
+        try:
+            return self._begun().settled(result, errors)
+        finally:
+            self.drop()
+
+    def verdict(self, text: str, *, failed: bool, exit_code: int | None) -> list[str]:
+        """Put right what the command left, and return what to say about it."""
+        inside = self._begun()
+        try:
+            found = inside.verdict(text, failed=failed, exit_code=exit_code)
+        finally:
+            self.drop()
+        return [inside.note(), "" if found is None else refusal_text(*found)]
+
+    def _begun(self) -> Inside:
+        assert self._inside is not None, "it was launched"
+        return self._inside
 
 
 def _wrong(command: str, timeout_ms: int | None) -> str | None:
@@ -235,8 +255,7 @@ def _settle(box: _Box | None, masks: Masks, end: ProcessEnd, text: str) -> str |
     failed = end.cause == "exited" and (end.signal is not None or bool(end.exit_code))
     words = [met_words(end.limit) if end.limit is not None else likely_words(text, end) if failed else ""]
     if box is not None:
-        found = box.inside.verdict(text, failed=failed, exit_code=end.exit_code)
-        words += [box.inside.note(), "" if found is None else refusal_text(*found)]
+        words += box.verdict(text, failed=failed, exit_code=end.exit_code)
     return masks("; ".join(filter(None, words))) or None
 
 

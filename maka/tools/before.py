@@ -60,8 +60,15 @@ class Before:
         self._made = made
         self._loose: set[str] = set()
         self.others = enter(self)
+        try:
+            self._look(boundary)
+        except BaseException:
+            self.is_over = True
+            raise
+
+    def _look(self, boundary: Boundary) -> None:
         self.walk = Walk(boundary)
-        self.protected = protected_paths(self.walk, ground)
+        self.protected = protected_paths(self.walk, self._ground)
         self._led_to = led_to(self.walk, self.protected)
         self.decisive = {path for _, path, _ in self.walk.places if os.path.basename(path) == ".git"}
         """What says which programs git runs."""

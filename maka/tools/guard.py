@@ -31,10 +31,11 @@ class Guard:
     """Remembers paths at its making; `guards` are those of other commands that may run at the same time."""
 
     def __init__(self, paths: Sequence[str], guards: "Guards") -> None:
-        self.before = guards.begin(self, paths)
+        self.before: dict[str, str | None] = {}
         self._made = guards.made
         self.is_over = False
         self.stuck: set[str] = set()
+        guards.begin(self, paths)
 
     @property
     def is_empty(self) -> bool:
@@ -110,14 +111,14 @@ class Guards:
         with self._lock:
             self._unsettled = [other for other in self._unsettled if other not in before.others]
 
-    def begin(self, guard: Guard, paths: Sequence[str]) -> dict[str, str | None]:
-        """Return the state of each path from before all commands that run now."""
+    def begin(self, guard: Guard, paths: Sequence[str]) -> None:
+        """Give it the state of each path from before all commands that run now, of which it is one from then on."""
         with self._lock:
             known: dict[str, str | None] = {}
             for other in self._live:
                 known.update({} if other.is_over else other.before)
+            guard.before = {path: known[path] if path in known else _state(path) for path in paths}
             self._live.add(guard)
-            return {path: known[path] if path in known else _state(path) for path in paths}
 
 
 def _state(path: str) -> str | None:

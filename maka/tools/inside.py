@@ -60,7 +60,11 @@ class Inside:
         self._guards = guards
         self._made = guards.made
         self._before = Before(boundary, ground, guards.made, guards.enter)
-        self._guard = Guard(self._watched(), guards)
+        try:
+            self._guard = Guard(self._watched(), guards)
+        except BaseException:
+            self._before.is_over = True
+            raise
         self._looks = 0
         self._is_torn = False
         self._denied: Denied | None = None

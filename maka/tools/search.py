@@ -33,10 +33,10 @@ from maka.contracts.tool_ports import (
 )
 from maka.tools.boundary import PathError, Place, boundary_of, explain, locate, no_sandbox
 from maka.tools.bounds import likely_words, met_words
-from maka.tools.boxed import Boxed, NoLaunchError, looked
+from maka.tools.boxed import Boxed, looked
 from maka.tools.output import SafeText
 from maka.tools.policy import Ground, covers, is_under, sandbox_policy
-from maka.tools.results import error, no_effect, with_footer
+from maka.tools.results import error, with_footer
 from maka.tools.settler import Settler
 from maka.tools.spawned import SpawnedCall
 from maka.tools.survey import as_now, protected_paths, survey
@@ -223,11 +223,7 @@ class Search:
         def launch() -> Launch:
             return looked(lambda: ripgrep.confined(env, argv, cwd))
 
-        try:
-            spec = ProcessSpec(launch=launch(), cwd=cwd, env=ripgrep.child_env, timeout_s=SEARCH_TIMEOUT_S)
-        except NoLaunchError as reason:
-            self._listener.ended(error(str(reason)))
-            return no_effect
+        spec = ProcessSpec(launch=Launch(argv=argv), cwd=cwd, env=ripgrep.child_env, timeout_s=SEARCH_TIMEOUT_S)
         return call.start(Boxed(ripgrep.processes, launch, ripgrep.settler.do), spec)
 
     def _take(self, stream: str, data: bytes) -> None:

@@ -455,10 +455,13 @@ def test_a_listener_that_fails_leaves_no_process(processes: AsyncProcesses, tmp_
 # -- a sandbox in front of the command: it says by a byte that it is set up, and waits for the gate by itself ----------
 
 
-def boxed(processes: AsyncProcesses, folder: Path, script: str, *, hold: bool = False) -> Seen:
+def boxed(
+    processes: AsyncProcesses, folder: Path, script: str, *, hold: bool = False, setup_s: float = PATIENCE_S
+) -> Seen:
     seen = Seen(hold)
     launch = Launch(argv=("sh", "-c", script), is_boxed=True)
-    seen.handle = processes.spawn(ProcessSpec(launch=launch, cwd=str(folder), env=PATH, timeout_s=PATIENCE_S), seen)
+    spec = ProcessSpec(launch=launch, cwd=str(folder), env=PATH, timeout_s=PATIENCE_S, setup_s=setup_s)
+    seen.handle = processes.spawn(spec, seen)
     seen.handle_known.set()
     return seen
 
@@ -494,11 +497,10 @@ def test_a_sandbox_that_fails_says_why_and_nobody_is_asked(processes: AsyncProce
 def test_a_sandbox_that_is_never_set_up_is_ended(
     processes: AsyncProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child_process, "SANDBOX_SETUP_S", 0.01)
     monkeypatch.setattr(child_process, "KILL_GRACE_S", 0.01)
-    seen = boxed(processes, tmp_path, "exec tail -f /dev/null")
+    seen = boxed(processes, tmp_path, "exec tail -f /dev/null", setup_s=0.01)
     end = seen.wait()
-    assert (end.cause, end.survivors) == ("not_started", ())
+    assert (end.cause, end.survivors, end.is_late) == ("not_started", (), True)
     assert end.said is not None and "took longer" in end.said
 
 
