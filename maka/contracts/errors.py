@@ -67,6 +67,10 @@ class OutcomeUnknownError(Exception):
         self.command_id = command_id
 
 
+class NoLaunchError(Exception):
+    """A command can't be started in its sandbox, for a reason that is told as it is."""
+
+
 class LedgerError(Exception):
     """Base of what can go wrong with the store itself."""
 

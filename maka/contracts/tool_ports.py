@@ -200,7 +200,6 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 class ProcessSpec(Struct, frozen=True, kw_only=True):
     """What to run: `launch` without a shell, `env` whole (nothing is inherited), stdin closed, own process group.
-
     `timeout_s` begins at the gate; `setup_s` is what a sandbox has to get there.
     """
 

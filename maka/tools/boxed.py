@@ -19,6 +19,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from maka.contracts.actions import ProcessIdentity
+from maka.contracts.errors import NoLaunchError
 from maka.contracts.limits import SANDBOX_SETUP_LEAST_S, SANDBOX_SETUP_S, SANDBOX_TRIES_MAX
 from maka.contracts.tool_ports import Launch, ProcessEnd, Processes, ProcessHandle, ProcessListener, ProcessSpec
 from maka.tools.boundary import closed_text
@@ -34,10 +35,6 @@ LATE = (
 )
 
 T = TypeVar("T")
-
-
-class NoLaunchError(Exception):
-    """There is no launch, for a reason that is told as it is."""
 
 
 def looked(look: Callable[[], T]) -> T:

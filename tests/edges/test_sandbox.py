@@ -12,6 +12,8 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
+from maka.contracts.errors import NoLaunchError
+from maka.contracts.limits import SANDBOX_MOUNTS_MAX
 from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
 from maka.edges import bubblewrap, landlock_rules
 from maka.edges import landlock_shim as shim
@@ -124,6 +126,24 @@ def test_bubblewrap_mounts_from_the_outside_in() -> None:
     assert [words.index(one) for one in order] == sorted(words.index(one) for one in order)
     assert launch.argv[-2:] == ("/bin/echo", "hi")
     assert {"--unshare-net", "--unshare-pid", "--die-with-parent", "--cap-drop"} <= set(options)
+
+
+def test_bubblewrap_is_told_of_so_many_mounts_and_no_more() -> None:
+    box = Bubblewrap("bwrap", "bubblewrap 1", user=True)
+    most = tuple(f"/ws/{number}" for number in range(SANDBOX_MOUNTS_MAX - 1))
+    words = told(box.wrap(("x",), SandboxPolicy(cwd="/ws", writable=("/ws",), protected=most), {}))
+    assert words.count(most[-1]) == 2
+    with pytest.raises(NoLaunchError, match=r"No command was run: .* 2,001 paths, most of them in /ws, .* 2,000\."):
+        box.wrap(("x",), SandboxPolicy(cwd="/ws", writable=("/ws",), protected=(*most, "/ws/more")), {})
+
+
+def test_bubblewrap_takes_as_many_mounts_as_it_is_told(tmp_path: Path) -> None:
+    """It has a bound of its own, on words: ours lies below."""
+    names = tuple(str(tmp_path / str(number)) for number in range(SANDBOX_MOUNTS_MAX))
+    given = SandboxPolicy(cwd="/", protected=names)
+    launch = here("bubblewrap").wrap(("/bin/true",), given, {})
+    done = run_probe(launch)
+    assert "Can't find source path" in done.text, "nothing is there, and that is what it says"
 
 
 def test_bubblewrap_begins_with_nothing_where_only_what_is_named_is_readable() -> None:

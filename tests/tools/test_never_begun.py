@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from maka.contracts.boundary import FileEntry
 from maka.contracts.content import Outcome
 from maka.contracts.tool_ports import Handover, Launch, Sandbox, SandboxPolicy, ToolResult
-from maka.edges import child_process
+from maka.edges import bubblewrap, child_process
 from maka.edges.processes import AsyncProcesses
 from maka.tools import boxed
 from maka.tools.guard import Guard
@@ -238,3 +238,13 @@ def test_a_stop_waits_for_no_look_between_two_tries(
     (workspace / "AGENTS.md").write_text("the person's\n")
     assert place.bench.run("Bash", command="true").outcome is Outcome.OK
     assert (workspace / "AGENTS.md").exists() and len(recorder.results) == 1
+
+
+@pytest.mark.parametrize("sandbox", ["bubblewrap"], indirect=True)
+def test_too_many_repositories_are_told_at_once(place: Place, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(workspace / "build")
+    monkeypatch.setattr(bubblewrap, "SANDBOX_MOUNTS_MAX", 2)
+    seen = after_each_look(monkeypatch, lambda number, policy: None)
+    result = place.bench.run("Bash", command="touch ran")
+    assert result.outcome is Outcome.ERROR and "a person should remove some" in result.text
+    assert len(seen) == 1 and not (workspace / "ran").exists()
