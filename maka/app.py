@@ -131,8 +131,13 @@ def open_host(config: Config) -> Host:
 def _settler(stack: ExitStack, log: Log, patience: Patience) -> Settler:
     """Return what puts right what commands left; to be made before the I/O thread, which orders the last of it."""
     settler = Settler(lambda bug: log.error("settling_failed", error_kind=type(bug).__name__))
+
     # What isn't done in time is left to a thread of no weight.
-    stack.callback(lambda: settler.wait(patience.left_s()))
+    def wait() -> None:
+        if not settler.wait(patience.left_s()):
+            log.warning("settling_not_finished")
+
+    stack.callback(wait)
     return settler
 
 

@@ -21,6 +21,13 @@ from projections.run_state import OpenCall, RunIdentity
 from projections.shorten import head_and_tail
 
 _SHORT_CHARS = 128
+_COMMAND = "Bash"
+_NOT_PUT_RIGHT = (
+    " What the command left may not have been put right: look in the workspace for a new .git, .envrc, AGENTS.md and "
+    "the like, which take effect outside of the sandbox."
+)
+"""A command's end is looked at before it is told. Nobody remembers over a restart that this wasn't done."""
+
 _NAMES_KEPT_FROM = 4_000
 """With fewer characters of each text kept, the names of changed files go: their counts stay."""
 
@@ -213,6 +220,8 @@ def unanswered(call: OpenCall, reason: str) -> FunctionResponse:
     if call.dispatched:
         outcome = Outcome.OUTCOME_UNKNOWN
         words = f"The outcome of this call is unknown: {reason} while it was under way. Check before you repeat it."
+        if call.name == _COMMAND:
+            words += _NOT_PUT_RIGHT
     elif call.wait_id is not None:
         outcome, words = Outcome.ABORTED, f"This call was not answered: {reason} before a person answered."
     else:

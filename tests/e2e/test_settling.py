@@ -83,6 +83,7 @@ def test_a_host_ends_while_it_is_put_right_and_the_log_is_true(world: World, in_
         else:
             (answer,) = maka.contents(FunctionResponse)
             assert answer.outcome is Outcome.OUTCOME_UNKNOWN
+            assert "may not have been put right: look in the workspace for a new .git" in answer.result
             assert maka.record(live.run_id).abort_source == "host.shutdown"
     checks.eventually(lambda: is_moved(maka), "what was planted is moved aside all the same")
     assert len(maka.contents(FunctionResponse)) == 1 and len(ends(maka)) == int(in_background)

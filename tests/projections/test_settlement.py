@@ -66,6 +66,8 @@ def test_every_open_call_gets_the_verdict_that_is_true_of_it() -> None:
         asked: Outcome.ABORTED,
     }
     assert found[ended].result == "written"
+    told = {call: "may not have been put right" in response.result for call, response in found.items()}
+    assert told == {running: True, waiting: False, ended: False, asked: False}
     seen = next(event.actions for event in settled.events if event.actions and event.actions.file_seen)
     assert seen.file_seen == result.file_seen
     closed = [event.actions.state_delta for event in settled.events if event.actions and event.actions.state_delta]
@@ -142,16 +144,18 @@ def test_names_of_changed_files_go_before_their_counts_where_room_is_short() -> 
     text=st.sampled_from(["a", "ü", "€", "😀", "\x01", '"\\']),
     size=st.sampled_from([0, 900, 1_001, 50_000]),
     long_ids=st.booleans(),
+    name=st.sampled_from(["N" * 64, "Bash"]),
+    is_known=st.booleans(),
 )
 @settings(max_examples=60)
 def test_a_settlement_is_never_larger_than_the_room_kept_for_it(
-    count: int, text: str, size: int, long_ids: bool
+    count: int, text: str, size: int, long_ids: bool, name: str, is_known: bool
 ) -> None:
     ids = Ids()
     identity = RunIdentity(session_id=ids(), invocation_id=ids(), run_id=ids(), turn_id=ids())  # type: ignore[arg-type]
     refs = Refs(tool_call_id="i" * (5_000 if long_ids else 20), step_id=ids())
     calls = [
-        OpenCall(call_id=CallId(ids()), name="N" * 64, refs=refs, operation_id=ids(), wait_id=EventId(ids()))
+        OpenCall(call_id=CallId(ids()), name=name, refs=refs, operation_id=ids(), wait_id=EventId(ids()))
         for _ in range(count)
     ]
     known = [
@@ -160,7 +164,7 @@ def test_a_settlement_is_never_larger_than_the_room_kept_for_it(
             file_seen=FileSeen(path="/" + "p" * 4_000, sha256="b" * 64),
             workspace_changed=changed_by(call.call_id),
         )
-        for call in calls
+        for call in (calls if is_known else ())
     ]
     settled = settle(
         identity,
