@@ -183,8 +183,8 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[tuple[int, int], list[str]]]:
 def _too_many(count: int, policy: SandboxPolicy) -> str:
     return (
         f"No command was run: the sandbox would have to hold {count:,} paths, most of them in {policy.cwd}, and "
-        f"bubblewrap can hold {SANDBOX_MOUNTS_MAX:,}. Each repository counts a few times: a person should remove some, or start "
-        "Maka in a folder with fewer"
+        f"bubblewrap can hold {SANDBOX_MOUNTS_MAX:,}. Each repository counts a few times: a person should remove some, "
+        "or start Maka in a folder with fewer"
     )
 
 
