@@ -156,13 +156,19 @@ def retry(event: ProviderRetry) -> str:
     return f"trying again in {wait} ({event.attempt} of {event.attempts_max}): {one_line(event.reason, 200)}"
 
 
+_NOT_PUT_RIGHT = (
+    "  What a command left may not have been put right: look for a new .git, .envrc, AGENTS.md and the like."
+)
+
+
 def receipt_lines(receipt: StopReceipt) -> Sequence[str]:
     """Return what a stop did, one line for the run and one for each call that was open."""
     if receipt.run_id is None:
         return ("Nothing was running.", *_going_on(receipt.background))
     head = f"Stopped run {receipt.run_id} ({receipt.abort_source or receipt.status}), which was {receipt.was}."
     calls = (f"  {call.name}: {call.outcome}" for call in receipt.calls)
-    return (head, *calls, *_going_on(receipt.background))
+    unknown = any((call.name, call.outcome) == ("Bash", "outcome_unknown") for call in receipt.calls)
+    return (head, *calls, *((_NOT_PUT_RIGHT,) if unknown else ()), *_going_on(receipt.background))
 
 
 def _going_on(shells: Sequence[str]) -> Sequence[str]:
