@@ -21,7 +21,7 @@ from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, needed, 
 from maka.tools.repositories import decisive_name
 from maka.tools.results import with_footer
 from maka.tools.survey import protected_paths, survey, watched
-from maka.tools.walk import Walk
+from maka.tools.walk import Walk, real_of
 
 MOVED = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {{}}."
 UNDONE = (
@@ -37,8 +37,8 @@ LOST = (
 
 LOOKS_A_WALK = 10
 _ROUNDS, _RESTLESS = 64, 4
-_ROUNDS_S = 3.0
-"""For so long one command's end may keep others waiting, beyond one round."""
+ROUNDS_S = 3.0
+"""For so long one command's end may keep others waiting, beyond what the walk before it took."""
 
 _NAMED_MAX = 50
 
@@ -62,6 +62,7 @@ class Inside:
         self._before = Before(boundary, ground, guards.made, guards.enter)
         try:
             self._guard = Guard(self._watched(), guards)
+            self._real = frozenset(path for path in self._guard.before if _is_in_its_folder(path))
         except BaseException:
             self._before.is_over = True
             raise
@@ -84,7 +85,7 @@ class Inside:
 
         Return whether the command has to end: a file that the sandbox held was replaced, and the new one isn't held.
         """
-        changed = self._guard.changed()
+        changed = self._guard.changed().intersection(self._here())
         self._moved.update(self._guard.put_right(changed & self._suspects))
         self._suspects = changed
         self._looks += 1
@@ -98,10 +99,10 @@ class Inside:
         Return whether all was found: each round that moves something may uncover more, and what goes from its place
         just now, with its folder, is found in another one.
         """
-        restless, until_s = 0, monotonic() + _ROUNDS_S
+        restless, until_s = 0, monotonic() + ROUNDS_S + self._before.walk.took_s
         for _ in range(_ROUNDS):
             self._stuck.clear()
-            moved, is_whole = self._round()
+            moved, is_whole = self._round(until_s)
             self._moved.update(moved)
             restless = 0 if moved else restless + 1
             if not moved and (is_whole or restless == _RESTLESS):
@@ -110,9 +111,9 @@ class Inside:
                 return False
         return False
 
-    def _round(self) -> tuple[list[str], bool]:
+    def _round(self, until_s: float) -> tuple[list[str], bool]:
         """Return what was moved aside in one walk, and whether all was seen."""
-        now = self._opened()
+        now = self._opened(until_s)
         walk = self._before.walk
         new = walk.new_repositories(now)
         judged = {path: its for path, its in new.items() if not self._is_judged_otherwise(path)}
@@ -122,8 +123,8 @@ class Inside:
         found = standing(names)
         moved_names, all_moved = self._put_names_right(found)
         moved += moved_names
-        self._is_torn = now.is_torn
-        is_whole = all_seen and all_moved and not now.is_torn and len(found) == len(set(names))
+        self._is_torn = now.is_torn and not now.is_cut
+        is_whole = all_seen and all_moved and not (now.is_torn or now.is_cut) and len(found) == len(set(names))
         # What a planted name or setting leads to needs no protection once that is gone.
         if not moved:
             return self._put_led_to_right(now, [its for its in new.values() if its is not None], is_whole)
@@ -200,20 +201,31 @@ class Inside:
         except OSError:  # it changes at this moment
             return False
 
-    def _opened(self) -> Walk:
+    def _opened(self, until_s: float) -> Walk:
         """Walk through what there is when everything was opened that has been closed since the command began."""
         before = self._before.walk
-        now = before.after()
+        now = before.after(until_s)
         for _ in range(SURVEY_DEPTH_MAX):
             if not (closed := set(now.closed) - set(before.closed)):
                 break
             for folder in closed:
                 open_again(folder)
-            now = before.after()
+            now = before.after(until_s)
         return now
 
     def _watched(self) -> tuple[str, ...]:
         return tuple(path for path in watched(self._before.walk, self._ground) if self._before.holds(path))
+
+    def _here(self) -> list[str]:
+        """Return what is watched, but in folders that lead out of the session's by now: it is someone else's there."""
+        writable = self._before.walk.writable
+        return [
+            path
+            for path in self._guard.before
+            if path not in self._real
+            or _is_in_its_folder(path)
+            or any(is_under(real_of(os.path.dirname(path)), root) for root in writable)
+        ]
 
     def policy(self, cwd: str) -> SandboxPolicy:
         """Survey the workspace and return what the command may touch. Raises OSError where that isn't where it was."""
@@ -255,7 +267,8 @@ class Inside:
 
     def verdict(self, text: str, *, failed: bool, exit_code: int | None = None) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
-        self._moved.update(self._guard.put_right())
+        self._moved.update(self._guard.put_right(self._here()))
+        self._guard.is_over = True
         is_settled = self._settle()
         moved, stuck = self._moved - self._undone, self._guard.stuck | self._stuck
         unsettled = [] if is_settled or stuck else [self._boundary.workspace]
@@ -291,6 +304,11 @@ def _all_of(paths: Collection[str]) -> Expansion | None:
     named = [path for path in sorted(paths) if _as_text([path]) == path][:EXPANSION_ENTRIES_MAX]
     entries = tuple(entry for path in named for entry in needed(path, "write").filesystem)
     return Expansion(filesystem=entries) if entries else None
+
+
+def _is_in_its_folder(path: str) -> bool:
+    folder = os.path.dirname(path)
+    return real_of(folder) == folder
 
 
 def _as_text(paths: Collection[str]) -> str:

@@ -7,6 +7,9 @@ the workspace's only if its own files, which lie outside, name it.
 import errno
 import os
 from collections.abc import Collection, Iterable
+from contextlib import suppress
+from math import inf
+from time import monotonic
 from typing import Literal
 
 from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
@@ -19,6 +22,7 @@ Kind = Literal["folder", "link", "other"]
 _GIT_POINTER = "gitdir: "
 _CONFIG_BYTES_MAX = 256 << 10
 _CONFIGS_MAX = 100
+_ENTRIES_A_LOOK = 1_000
 _PERSONS = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config")
 
 
@@ -52,16 +56,17 @@ def _pointed_to(pointer: str) -> str | None:
     return os.path.realpath(os.path.join(os.path.dirname(pointer), text[len(_GIT_POINTER) :].rstrip("\r\n")))
 
 
-def git_names(repository: str, *, worktrees: bool = True) -> list[str]:
+def git_names(repository: str, modules: Iterable[str], *, worktrees: bool = True) -> list[str]:
     """Return what in a repository's folder decides what git runs: its own, its worktrees' and its submodules' names.
 
-    Also those that aren't there: git looks for them. Raises PermissionError where a folder of ours is closed to us.
+    `modules` are those submodules' folders. Also those that aren't there: git looks for them. Raises PermissionError
+    where a folder of ours is closed to us.
     """
     paths = [os.path.join(repository, name) for name in sorted(GIT_PROTECTED)]
     for name, is_folder in _names_in(os.path.join(repository, "worktrees")):
         if is_folder and worktrees:
             paths += [os.path.join(repository, "worktrees", name, one) for one in sorted(GIT_PROTECTED)]
-    for module in modules_of(repository):
+    for module in modules:
         paths += [os.path.join(module, one) for one in sorted(GIT_PROTECTED)]
     return paths
 
@@ -69,11 +74,12 @@ def git_names(repository: str, *, worktrees: bool = True) -> list[str]:
 def modules_of(repository: str) -> list[str]:
     """Return the folders of a repository's submodules, also where no worktree of theirs is. Raises PermissionError."""
     found: list[str] = []
-    level = [os.path.join(repository, "modules")]
+    level, left = [os.path.join(repository, "modules")], SURVEY_FOLDERS_MAX
     for _ in range(SURVEY_DEPTH_MAX):
         inner = [os.path.join(folder, name) for folder in level for name, is_folder in _names_in(folder) if is_folder]
         found += [module for module in inner if there(os.path.join(module, "HEAD"))]
-        level = inner[:SURVEY_FOLDERS_MAX]
+        level = inner[:left]
+        left -= len(level)
     return found
 
 
@@ -173,6 +179,36 @@ def kinds_in(folder: str) -> list[tuple[str, Kind]]:
             return [(entry.name, _kind(entry)) for entry in found]
     except OSError:
         return []
+
+
+def kinds_exactly_in(folder: str, until_s: float = inf) -> tuple[list[tuple[str, Kind]], bool]:
+    """Do the same of a folder that no link leads to, and say whether all was read until then.
+
+    Raises FileNotFoundError where its path leads elsewhere, or nowhere.
+    """
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
+            return [], True
+        raise FileNotFoundError(error.errno, "it was moved, or replaced", folder) from None
+    try:
+        # A link above it would have been followed.
+        if os.readlink(f"/proc/self/fd/{fd}") != folder:
+            raise FileNotFoundError(errno.ENOENT, "a link leads to it", folder)
+        return _read_until(fd, until_s)
+    finally:
+        os.close(fd)
+
+
+def _read_until(fd: int, until_s: float) -> tuple[list[tuple[str, Kind]], bool]:
+    names: list[tuple[str, Kind]] = []
+    with suppress(OSError), os.scandir(fd) as found:
+        for entry in found:
+            if len(names) % _ENTRIES_A_LOOK == 0 and monotonic() > until_s:
+                return names, False
+            names.append((entry.name, _kind(entry)))
+    return names, True
 
 
 def _kind(entry: "os.DirEntry[str]") -> Kind:

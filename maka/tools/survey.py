@@ -17,7 +17,7 @@ from maka.contracts.boundary import FileEntry
 from maka.tools.closed import is_closed, seen_of, there
 from maka.tools.policy import PROTECTED_NAMES, Found, Ground, entries, is_under
 from maka.tools.repositories import kinds_in
-from maka.tools.walk import Walk
+from maka.tools.walk import Walk, real_of
 
 SECRETS_AT_HOME = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".oci", ".password-store", ".vault-token", ".terraform.d"),
@@ -69,7 +69,7 @@ def as_now(ground: Ground) -> Ground:
 def _ends(names: Sequence[str]) -> Iterator[str]:
     """Yield where names lead, but to devices: a history that leads to /dev/null holds nothing."""
     for name in names:
-        end = _real(name)
+        end = real_of(name)
         try:
             kind = os.lstat(end).st_mode
         except OSError:
@@ -91,7 +91,7 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
     """Say what was seen, its `protected_paths`, and what else is there. Reads names. Raises PermissionError."""
     granted, writable = entries(seen.boundary), seen.writable
     pinned = _pinned(seen)
-    secrets = {path: seen_of(path) if _real(path) == path else None for path in (*ground.own, *ground.secrets)}
+    secrets = {path: seen_of(path) if real_of(path) == path else None for path in (*ground.own, *ground.secrets)}
     hidden = [seen_at for seen_at in secrets.values() if seen_at is not None]
     absent = [path for path, seen_at in secrets.items() if seen_at is None]
     # One that leads elsewhere may be replaced by what it stands for, at any moment.
@@ -114,7 +114,7 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
 
 def _is_as_granted(entry: FileEntry) -> bool:
     """Say whether a granted path is there, is no link by now, and, where it was granted alone, no folder."""
-    if not os.path.lexists(entry.path) or _real(entry.path) != entry.path:
+    if not os.path.lexists(entry.path) or real_of(entry.path) != entry.path:
         return False
     return entry.scope == "subtree" or not os.path.isdir(entry.path)
 
@@ -145,7 +145,7 @@ def _links_in(path: str) -> list[str]:
 
 def real_all(paths: Iterable[str]) -> list[str]:
     """Return where paths lead, those that change at this moment left out."""
-    return [real for real in map(_real, paths) if real]
+    return [real for real in map(real_of, paths) if real]
 
 
 def _pinned(seen: Walk) -> list[str]:
@@ -164,15 +164,8 @@ def _between(path: str, roots: Sequence[str]) -> Iterator[str]:
 def led_to(seen: Walk, protected: Sequence[str]) -> tuple[str, ...]:
     """Return where protected names lead that are links, or settings of a repository, also where nothing is yet."""
     links = (path for _, path, _ in seen.places if os.path.islink(path))
-    found = (*protected, *map(_real, (*links, *seen.decisive)))
+    found = (*protected, *map(real_of, (*links, *seen.decisive)))
     return tuple(path for path in dict.fromkeys(found) if path and path not in seen.roots)
-
-
-def _real(path: str) -> str:
-    try:
-        return os.path.realpath(path)
-    except OSError:  # it changes at this moment
-        return ""
 
 
 def watched(seen: Walk, ground: Ground) -> tuple[str, ...]:
@@ -182,7 +175,7 @@ def watched(seen: Walk, ground: Ground) -> tuple[str, ...]:
     open_ = [path for path in paths + seen.decisive if os.path.islink(path) or not there(path)]
     open_ += [path for _, path, _ in seen.places if os.path.islink(path)]
     # What isn't there yet, and a protected link leads to: the link needn't change.
-    ends = [end for path in open_ if os.path.islink(path) and (end := _real(path)) and not os.path.lexists(end)]
+    ends = [end for path in open_ if os.path.islink(path) and (end := real_of(path)) and not os.path.lexists(end)]
     own = [path for path in ground.own if not os.path.lexists(path)]
     inside = [path for path in (*ends, *own) if any(is_under(path, root) for root in seen.roots)]
     return tuple(dict.fromkeys((*open_, *inside)))

@@ -2,7 +2,10 @@
 
 Laws:
 - It is bounded (SURVEY_FOLDERS_MAX folders of each root, SURVEY_DEPTH_MAX levels); what lies deeper keeps no protection
-  from commands. What was there and wasn't looked into is nobody's planting.
+  from commands. What was there and wasn't looked into is nobody's planting. What may have come is looked for until a
+  moment, too, and where that was too much `is_cut` says so: a command can make more than anyone can look at.
+- It never leaves the folders that it was asked for: a root that a link leads to by now is none, and of what lies below
+  exactly the folder that was named is listed, or nothing.
 - A folder of ours that is closed to us may hold anything, and a command can open it: it is named in `closed`.
 """
 
@@ -10,6 +13,8 @@ import os
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from math import inf
+from time import monotonic
 
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
@@ -20,7 +25,7 @@ from maka.tools.repositories import (
     common_of,
     git_names,
     is_bare,
-    kinds_in,
+    kinds_exactly_in,
     modules_of,
     named_by_config,
     repository_of,
@@ -36,22 +41,31 @@ _PASSED_OVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__"
 class Walk:
     """What lies in the folders that a session may write to: walked once, and asked as often as needed."""
 
-    def __init__(self, boundary: Boundary, folders_max: int | None = None) -> None:
+    def __init__(self, boundary: Boundary, before: "Walk | None" = None, until_s: float = inf) -> None:
+        began_s = monotonic()
         self.boundary = boundary
-        self._folders_max = SURVEY_FOLDERS_MAX if folders_max is None else folders_max
+        self._folders_max = SURVEY_FOLDERS_MAX if before is None else SURVEY_AFTER_FOLDERS_MAX
+        self._passed_by: frozenset[str] = frozenset() if before is None else frozenset(before._beyond)
+        self._until_s = until_s
         self._beyond: set[str] = set()
+        self._modules_in: dict[str, list[str]] = {}
+        self._modules_at: set[str] = set()
         asks = boundary.profile is Profile.ASK
-        granted = [entry.path for entry in entries(boundary) if entry.access == "write" and os.path.isdir(entry.path)]
-        self.roots: tuple[str, ...] = (*([boundary.workspace] if asks else []), *granted)
-        self.git = shared_repository(boundary.workspace) if asks else ()
+        granted = [entry.path for entry in entries(boundary) if entry.access == "write"]
+        roots = (*([boundary.workspace] if asks else []), *granted)
+        self.roots: tuple[str, ...] = tuple(path for path in roots if _is_itself(path))
+        self.git = tuple(filter(_is_itself, shared_repository(boundary.workspace))) if asks else ()
         self.closed: list[str] = []
         """Folders of ours that can't be looked into."""
         self.is_torn = False
         """Says whether a folder was moved away before it was looked into: it may be where the walk has been already."""
+        self.is_cut = False
+        """Says whether there was more that may have come than could be looked at."""
         self.places = [(root, path, _repository_at(path)) for root in self.roots for path in self._named(root)]
         self.folders = {its: identity_of(its) for _, _, its in self.places if its is not None}
         self._broken = {path: identity_of(path) for path, its in self.repositories.items() if its is None}
         self.modules = self._modules()
+        self.took_s = monotonic() - began_s
 
     @property
     def writable(self) -> tuple[str, ...]:
@@ -70,7 +84,7 @@ class Walk:
             if its is not None:
                 inside = any(is_under(its, root) for root in self.roots)
                 shared = [one for one in dict.fromkeys((its, common_of(its))) if inside]
-                own = [name for folder in shared for name in git_names(folder)]
+                own = [name for folder in shared for name in git_names(folder, self._modules_of(folder))]
                 worktree = os.path.dirname(path) if os.path.basename(path) == ".git" else path
                 found[path] = own + named_by_config(its, worktree)
         return found
@@ -78,11 +92,18 @@ class Walk:
     @cached_property
     def shared_names(self) -> list[str]:
         """The same of the repository outside. Other worktrees of it are other people's."""
-        return [name for repository in self.git for name in git_names(repository, worktrees=False)]
+        return [
+            name
+            for repository in self.git
+            for name in git_names(repository, self._modules_of(repository), worktrees=False)
+        ]
 
-    def after(self) -> "Walk":
-        """Walk again: further, since what was made meanwhile is to be seen behind all else that was made."""
-        return Walk(self.boundary, SURVEY_AFTER_FOLDERS_MAX)
+    def after(self, until_s: float = inf) -> "Walk":
+        """Walk again: further, since what was made meanwhile is to be seen behind all else that was made.
+
+        Where this one didn't look that one needn't. `until_s` is the clock's time at which it ends.
+        """
+        return Walk(self.boundary, self, until_s)
 
     def new_repositories(self, now: "Walk") -> dict[str, str | None]:
         """Return the repositories that have come meanwhile, as `repositories` does; those that were moved haven't."""
@@ -125,11 +146,27 @@ class Walk:
         """Return the folders of the submodules that can be written; what is closed there comes into `closed`."""
         found: list[str] = []
         for repository in dict.fromkeys((*self.git, *filter(None, self.repositories.values()))):
+            if monotonic() > self._until_s:
+                self.is_cut = True
+                break
             try:
-                found += modules_of(repository) if any(is_under(repository, one) for one in self.writable) else []
+                inside = any(is_under(repository, one) for one in self.writable)
+                found += self._modules_of(repository) if inside else []
             except PermissionError as closed:
                 self.closed.append(str(closed.filename))
         return found
+
+    def _modules_of(self, repository: str) -> list[str]:
+        """Return the folders of its submodules, where a link leads to several repositories' of the first alone.
+
+        What a link leads to that can't be written is nobody's planting. Raises PermissionError.
+        """
+        if repository not in self._modules_in:
+            at = real_of(os.path.join(repository, "modules"))
+            is_new = at not in self._modules_at and any(is_under(at, one) for one in self.writable)
+            self._modules_in[repository] = modules_of(repository) if is_new else []
+            self._modules_at.add(at)
+        return self._modules_in[repository]
 
     def _named(self, root: str) -> Iterator[str]:
         """Yield what has a protected name, and repositories' `.git`, the upper levels first.
@@ -137,19 +174,24 @@ class Walk:
         A link leads to a folder that is passed over otherwise, and whoever enters it sees the link's name.
         """
         level, count = [root], 0
-        met = {root}
+        met = {root, *self._passed_by}
         for _ in range(SURVEY_DEPTH_MAX):
             below: list[str] = []
             for folder in level:
                 count += 1
-                if count > self._folders_max:
-                    self._beyond.add(folder)
+                if count > self._folders_max or monotonic() > self._until_s:
+                    self._leave_out(folder)
                     continue
                 if is_closed(folder):
                     self.closed.append(folder)
                     continue
-                names = kinds_in(folder)
-                self.is_torn = self.is_torn or os.path.islink(folder) or not os.path.isdir(folder)
+                try:
+                    names, is_whole = kinds_exactly_in(folder, self._until_s)
+                except FileNotFoundError:
+                    self.is_torn = True
+                    continue
+                if not is_whole:
+                    self._leave_out(folder)
                 if is_bare([name for name, _ in names]):
                     yield folder
                 for name, kind in names:
@@ -164,13 +206,27 @@ class Walk:
             met.update(level)
         self._beyond.update(level)
 
+    def _leave_out(self, folder: str) -> None:
+        self._beyond.add(folder)
+        self.is_cut = True
+
+
+def _is_itself(folder: str) -> bool:
+    """Say whether a path is a folder's own, without a link in it: a command may have put one in its place."""
+    return os.path.isdir(folder) and real_of(folder) == folder
+
+
+def real_of(path: str) -> str:
+    """Return where a path leads, nothing where that changes at this moment."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return ""
+
 
 def _folder_in(link: str, root: str) -> str | None:
     """Return the real folder that a link leads to, where that lies in a root."""
-    try:
-        real = os.path.realpath(link)
-    except OSError:  # it changes at this moment
-        return None
+    real = real_of(link)
     return real if is_under(real, root) and os.path.isdir(real) else None
 
 

@@ -327,20 +327,20 @@ def test_a_command_that_begins_while_another_one_looks_is_nobodys_from_before(
     for name in ("nested", "zz"):
         (workspace / name).mkdir()
     guards = Guards()
-    right = repositories.kinds_in
+    right = repositories.kinds_exactly_in
     begun_there: list[inside.Inside] = []
     waiting = [True]
 
-    def slow(folder: str) -> list[tuple[str, Kind]]:
+    def slow(folder: str, until_s: float) -> tuple[list[tuple[str, Kind]], bool]:
         if os.path.basename(folder) == "nested" and waiting:
             waiting.clear()
             begun_there.append(begun(workspace / "nested", guards))
             (workspace / "nested" / "x").mkdir()
             (workspace / "nested" / "x" / "CLAUDE.md").write_text("evil")
-        return right(folder)
+        return right(folder, until_s)
 
     with monkeypatch.context() as patch:
-        patch.setattr(walk, "kinds_in", slow)
+        patch.setattr(walk, "kinds_exactly_in", slow)
         outer = begun(workspace, guards)
     (workspace / "nested" / "x").rename(workspace / "zz" / "x")
     assert ended(begun_there[0]) == ""

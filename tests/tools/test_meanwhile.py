@@ -224,17 +224,17 @@ def test_what_one_command_hides_from_anothers_end_is_found_by_its_own(
     (workspace / "a" / "x").mkdir()
     (workspace / "a" / "x" / "CLAUDE.md").write_text("be evil\n")
     second = inside(workspace, guards)
-    right = repositories.kinds_in
+    right = repositories.kinds_exactly_in
 
-    def moving(folder: str) -> list[tuple[str, repositories.Kind]]:
-        found = right(folder)
+    def moving(folder: str, until_s: float) -> tuple[list[tuple[str, repositories.Kind]], bool]:
+        found = right(folder, until_s)
         here, there = (workspace / name / "x" for name in ("ab" if os.path.basename(folder) == "a" else "ba"))
         if os.path.basename(folder) in ("a", "b") and there.exists():
             there.rename(here)
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(walk, "kinds_in", moving)
+        patch.setattr(walk, "kinds_exactly_in", moving)
         assert ended(first) == "", "it was nowhere"
     assert "CLAUDE.md" in ended(second)
     assert not list(workspace.glob("*/x/CLAUDE.md"))

@@ -1,20 +1,24 @@
 """Protected names that a command makes below the root, or in a granted folder: none stays, and nobody else's goes."""
 
+import math
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from maka.contracts.boundary import FileEntry, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.tool_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
+from maka.tools import inside as inside_
 from maka.tools import walk
 from maka.tools.files import FileTurns
 from maka.tools.guard import Guards
 from maka.tools.inside import LOOKS_A_WALK, Inside
 from maka.tools.policy import ASIDE, Ground
+from maka.tools.repositories import Kind, kinds_exactly_in
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench, boundary
 
@@ -231,3 +235,92 @@ def test_a_repository_that_was_granted_by_its_name_stays(bench: Bench, workspace
     for bench_, stays in ((bench, False), (there, True)):
         result = bench_.run("Bash", command=f"rm -rf new; {command}")
         assert ((workspace / name / "HEAD").exists(), "moved aside" in result.text) == (stays, not stays)
+
+
+# -- what a walk leaves alone -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("below", ["gen", "a/gen"])
+def test_a_granted_folder_that_is_a_link_by_now_leads_nowhere(
+    bench: Bench, workspace: Path, tmp_path: Path, below: str
+) -> None:
+    """Nothing of another project's is named or moved, neither at this command's end nor at the next one's."""
+    (other := tmp_path.resolve() / "other").mkdir()
+    (other / "gen").mkdir()
+    (workspace / below).mkdir(parents=True)
+    entry = FileEntry(path=str(workspace.resolve() / below), access="write", scope="subtree")
+    there = Bench(bench.tools, workspace, boundary(workspace, Profile.ASK, entry))
+    name = below.partition("/")[0]
+    command = inside(workspace, None, entry)
+    assert there.run("Bash", command=f"mv {name} old && ln -s {other} {name}").outcome is Outcome.OK
+    for path in (other / "AGENTS.md", other / "gen" / ".envrc"):
+        path.write_text("another project's")
+    assert ended(command) == "", "what has come there meanwhile is someone else's"
+    assert there.run("Bash", command="echo fine").text == "fine\n"
+    assert there.run("Bash", command=f"echo x > {below}/new").outcome is Outcome.ERROR
+    assert sorted(os.listdir(other)) == ["AGENTS.md", "gen"]
+    assert "moved aside" in there.run("Bash", command="echo x > old/.envrc").text
+
+
+def test_a_workspace_that_is_a_link_by_now_leads_nowhere(workspace: Path, tmp_path: Path) -> None:
+    (other := tmp_path / "other").mkdir()
+    command = inside(workspace)
+    workspace.rename(tmp_path / "moved")
+    workspace.symlink_to(other)
+    (other / "AGENTS.md").write_text("another project's")
+    assert ended(command) == ""
+    assert (other / "AGENTS.md").exists()
+    seen = walk.Walk(replace(boundary(other), workspace=str(workspace)))
+    assert (seen.roots, seen.places) == ((), [])
+
+
+def test_a_folder_that_turns_into_a_link_while_it_is_walked_through_is_not_followed(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (other := tmp_path / "other" / "below").mkdir(parents=True)
+    (other / "AGENTS.md").write_text("another project's")
+    (workspace / "sub" / "below").mkdir(parents=True)
+    right = kinds_exactly_in
+
+    def swapping(folder: str, until_s: float) -> tuple[list[tuple[str, Kind]], bool]:
+        if folder == str(workspace.resolve() / "sub" / "below"):
+            (workspace / "sub").rename(workspace / "old")
+            (workspace / "sub").symlink_to(other.parent)
+        return right(folder, until_s)
+
+    monkeypatch.setattr(walk, "kinds_exactly_in", swapping)
+    seen = walk.Walk(boundary(workspace))
+    assert (seen.places, seen.is_torn) == ([], True)
+
+
+def test_submodules_that_a_link_leads_to_elsewhere_are_not_looked_at(repository: Path, tmp_path: Path) -> None:
+    """A link to the root of all would be walked through at each command's beginning and end."""
+    (elsewhere := tmp_path / "elsewhere" / "sub").mkdir(parents=True)
+    (elsewhere / "HEAD").touch()
+    (repository / ".git" / "modules").symlink_to(elsewhere.parent)
+    assert walk.Walk(boundary(repository)).modules == []
+
+
+@pytest.mark.parametrize("bound", ["time", "folders"])
+def test_what_was_too_much_to_be_looked_at_is_told_and_found_later(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    guards = Guards()
+    command = inside(workspace, guards)
+    (workspace / "a" / "b").mkdir(parents=True)
+    (workspace / "a" / "b" / "CLAUDE.md").write_text("evil")
+    with monkeypatch.context() as patch:
+        if bound == "time":
+            patch.setattr(inside_, "ROUNDS_S", -math.inf)
+        else:
+            patch.setattr(walk, "SURVEY_AFTER_FOLDERS_MAX", 2)
+        assert "Not all that the command made could be looked at" in ended(command)
+    assert "moved aside" in ended(inside(workspace, guards))
+
+
+def test_where_nobody_looked_before_nobody_has_to_afterwards(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(40):
+        (workspace / f"{number:02}").mkdir()
+    monkeypatch.setattr(walk, "SURVEY_FOLDERS_MAX", 10)
+    monkeypatch.setattr(walk, "SURVEY_AFTER_FOLDERS_MAX", 20)
+    assert ended(inside(workspace)) == ""
