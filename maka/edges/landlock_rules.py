@@ -21,8 +21,8 @@ READS = _EXECUTE | READ_FILE
 WRITES = 0x7FF2 & ~(1 << 6 | 1 << 11 | _READ_DIR | READS)
 """Everything but the making of devices."""
 
-KILL, PIPE, TERM, TOO_LARGE = 9, 13, 15, 25
-"""Signals. Python ignores the second and the last; a command expects what they do."""
+INTERRUPT, KILL, PIPE, TERM, TOO_LARGE = 2, 9, 13, 15, 25
+"""Signals. Python ignores the third and the last; a command expects what they do."""
 
 ON_DEVICES = READ_FILE | _WRITE_FILE | _TRUNCATE | IOCTL_DEV
 _HANDLED = {2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF}

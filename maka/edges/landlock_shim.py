@@ -8,7 +8,8 @@ no file of a workspace can stand in for it. Laws:
 - Where the kernel allows a mount namespace, protected paths are mounted read-only. Else a folder that holds one is
   closed for names that come or go, since Landlock knows no exception below a folder that it allows.
 - Where only what was named may be read, nothing else can be listed either.
-- This process stays as the parent: it collects what the command leaves behind, and ends it.
+- This process stays as the parent: it collects what the command leaves behind, and ends it. No signal raises anything
+  in it, and none but KILL reaches it while it does that: who else would?
 """
 
 import ctypes
@@ -19,6 +20,7 @@ import time
 
 from maka.edges.landlock_rules import (
     GATE,
+    INTERRUPT,
     KILL,
     ON_DEVICES,
     PIPE,
@@ -74,36 +76,47 @@ def run(policy: Policy, filter_: bytes, env: bytes, command: list[str]) -> int:
     os.mkdir(own_tmp, 0o700)
     # A stop is for the command: this process ends when that has.
     kernel.ignore(TERM)
+    kernel.ignore(INTERRUPT)
     child = os.fork()
     if child == 0:
         _become(kernel, policy, filter_, own_tmp, env, command)
     try:
-        _leave_with(owner, kernel)
-        _, status = os.waitpid(child, 0)
+        _leave_with(owner, kernel, child)
+        # It isn't collected yet: until no signal comes any more its number must be nobody else's.
+        end = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     finally:
+        _hold_signals()
         _end_the_rest()
         _remove(own_tmp)
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
+    if end is None:  # only who doesn't wait is told so
+        return FAILED
+    return end.si_status if end.si_code == os.CLD_EXITED else 128 + end.si_status
 
 
-def _leave_with(owner: int, kernel: Kernel) -> None:
-    """End when the owner does. No KILL: who else would end what the command left?"""
+def _leave_with(owner: int, kernel: Kernel, child: int) -> None:
+    """End the command when the owner ends; this process then ends as it does after every command."""
     import signal  # it takes long: the command has begun meanwhile
 
     def leave(number: int, frame: object) -> None:
         del number, frame
-        sys.exit(FAILED)
+        _kill(child)
 
     signal.signal(_ORPHANED, leave)
     kernel.prctl(_PDEATHSIG, _ORPHANED)
     if os.getppid() != owner:
-        sys.exit(FAILED)
+        _kill(child)
+
+
+def _hold_signals() -> None:
+    """Let no signal come any more. One that has come is handled in here."""
+    import signal
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, signal.NSIG))
 
 
 def _become(kernel: Kernel, policy: Policy, filter_: bytes, own_tmp: str, env: bytes, command: list[str]) -> "NoReturn":
     try:
-        kernel.default(TERM, PIPE, TOO_LARGE)
+        kernel.default(TERM, INTERRUPT, PIPE, TOO_LARGE)
         kernel.prctl(_PDEATHSIG, KILL)
         tmp = dict.fromkeys((b"TMPDIR", b"TMP", b"TEMP"), os.fsencode(own_tmp))
         variables = {**environment(env), **tmp}

@@ -1,13 +1,17 @@
 """Which sandbox is found, what it is told, and that it holds on this machine."""
 
 import os
+import select
 import shutil
+import signal
 import stat
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -339,6 +343,35 @@ def test_the_shim_leaves_nothing_behind(name: str) -> None:
     assert (done.returncode, mode) == (7, "700")
     assert folder
     assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize("moment", ["runs", "has ended"])
+def test_an_owners_death_ends_what_a_command_left_at_any_moment(moment: str) -> None:
+    """Also where the command ends in that moment, and the shim is ending the rest: here it waits for us before that."""
+    box: Any = copy(here("landlock"))
+    armed, there = "    kernel.prctl(_PDEATHSIG, _ORPHANED)\n", "        _end_the_rest()\n"
+    assert armed in box._shim and there in box._shim
+    box._shim = box._shim.replace(armed, f"{armed}    os.write(1, b'runs\\n')\n")
+    box._shim = box._shim.replace(there, f"        os.write(1, b'has ended\\n'), os.read(0, 1)\n{there}")
+    script = "setsid sleep 300 </dev/null >/dev/null 2>&1 & echo $!"
+    script += "; exec sleep 300" if moment == "runs" else ""
+    launch = box.wrap(("/bin/sh", "-c", script), SandboxPolicy(cwd="/"), {})
+    with opened(launch.argv, launch.inputs) as (argv, fds):
+        shim_ = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=fds)
+    assert shim_.stdin is not None and shim_.stdout is not None
+    said: set[str] = set()
+    while not (moment in said and any(map(str.isdigit, said))):
+        said.add(shim_.stdout.readline().decode().strip())
+    left = os.pidfd_open(int(next(filter(str.isdigit, said))))
+    try:
+        for number in (signal.SIGUSR2, signal.SIGINT, signal.SIGTERM):
+            shim_.send_signal(number)
+        shim_.communicate(b"x")
+        assert select.select([left], [], [], 0)[0], "it has outlived the shim"
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(left, signal.SIGKILL)
+        os.close(left)
 
 
 def test_what_a_killed_shim_left_is_removed_by_a_later_one() -> None:
