@@ -21,7 +21,7 @@ from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, needed, 
 from maka.tools.repositories import decisive_name
 from maka.tools.results import with_footer
 from maka.tools.survey import protected_paths, survey, watched
-from maka.tools.walk import Walk, real_of
+from maka.tools.walk import ROOT_BYTES_MAX, Walk, real_of
 
 MOVED = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {{}}."
 UNDONE = (
@@ -232,6 +232,8 @@ class Inside:
         workspace = self._boundary.workspace
         if os.path.realpath(workspace) != workspace:
             raise OSError(errno.ELOOP, "it turned into a link", workspace)
+        if len(os.fsencode(workspace)) > ROOT_BYTES_MAX:
+            raise OSError(errno.ENAMETOOLONG, "its path is too long for a sandbox: move it further up", workspace)
         found = survey(self._before.walk, self._ground, self._before.protected)
         policy = sandbox_policy(self._boundary, os.path.realpath(cwd), found, self._ground)
         self._denied = Denied(

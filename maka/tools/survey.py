@@ -2,6 +2,7 @@
 
 Laws:
 - What a walk doesn't reach keeps no protection from commands. File tools judge by name at any depth.
+- What is too long to be mounted is protected, or hidden, with the folder above it that isn't.
 - A folder of ours that is closed to us is protected, or hidden, as a whole. Where it may hold what decides what git
   runs there is no survey, and so no command: PermissionError.
 """
@@ -37,6 +38,9 @@ SECRETS_OF_THE_MACHINE = (
 )
 SPARE = ("/tmp", "/var/tmp", "/run")
 """Folders of which a sandbox may have empty ones of its own."""
+
+MOUNTED_BYTES_MAX = 4_096 - 64
+"""Of a path: a sandbox puts names of its own before it, and the kernel takes no longer one."""
 
 _LINKS_MAX = 256
 _SOCKET = re.compile(r"\S+: \S+ \S+ \S+ \S+ \S+ +\d+ (/.*)\n")
@@ -91,8 +95,9 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
     """Say what was seen, its `protected_paths`, and what else is there. Reads names. Raises PermissionError."""
     granted, writable = entries(seen.boundary), seen.writable
     pinned = _pinned(seen)
+    protected = [*protected, *(mounted for path in pinned if (mounted := mounted_at(path)) != path)]
     secrets = {path: seen_of(path) if real_of(path) == path else None for path in (*ground.own, *ground.secrets)}
-    hidden = [seen_at for seen_at in secrets.values() if seen_at is not None]
+    hidden = [mounted_at(seen_at) for seen_at in secrets.values() if seen_at is not None]
     absent = [path for path, seen_at in secrets.items() if seen_at is None]
     # One that leads elsewhere may be replaced by what it stands for, at any moment.
     absent += [name for name in (*ground.own_names, *ground.secret_names) if name not in secrets]
@@ -102,7 +107,7 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
     pinned += [folder for path in hidden for folder in _between(path, writable)]
     return Found(
         protected=tuple(path for path in dict.fromkeys(protected) if path not in hidden),
-        pinned=tuple(dict.fromkeys(pinned)),
+        pinned=tuple(path for path in dict.fromkeys(pinned) if mounted_at(path) == path),
         git=seen.git,
         mounts=tuple(path for path in _mounts() if any(is_under(path, root) and path != root for root in writable)),
         hidden=tuple(path for path in hidden if os.path.isdir(path)),
@@ -112,9 +117,16 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
     )
 
 
+def mounted_at(path: str) -> str:
+    """Return a path, or the innermost folder above it whose own path isn't too long to be mounted."""
+    while len(os.fsencode(path)) > MOUNTED_BYTES_MAX:
+        path = os.path.dirname(path)
+    return path
+
+
 def _is_as_granted(entry: FileEntry) -> bool:
-    """Say whether a granted path is there, is no link by now, and, where it was granted alone, no folder."""
-    if not os.path.lexists(entry.path) or real_of(entry.path) != entry.path:
+    """Say whether a granted path is there, short enough, no link by now, and, if it was granted alone, no folder."""
+    if not os.path.lexists(entry.path) or real_of(entry.path) != entry.path or mounted_at(entry.path) != entry.path:
         return False
     return entry.scope == "subtree" or not os.path.isdir(entry.path)
 
@@ -211,6 +223,14 @@ def _is_socket(path: str) -> bool:
 def _inside(path: str, writable: Sequence[str]) -> str | None:
     try:
         real = os.path.realpath(path)
+        if not there(real):
+            # Of what is too long even to be looked at nobody can say that it isn't there.
+            real = os.path.realpath(mounted_at(path))
+            if mounted_at(path) == path or not there(real):
+                return None
+    except PermissionError:
+        raise
     except OSError:  # a link that was there is gone before it was read
         return None
-    return real if any(is_under(real, root) for root in writable) and there(real) else None
+    real = mounted_at(real)
+    return real if any(is_under(real, root) for root in writable) else None

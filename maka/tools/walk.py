@@ -32,6 +32,9 @@ from maka.tools.repositories import (
     shared_repository,
 )
 
+ROOT_BYTES_MAX = 4_096 - 64 - 256
+"""Of a root's path: any name in it can then be mounted."""
+
 _ASIDE = re.compile(rf"({'|'.join(map(re.escape, ('.git', *PROTECTED_NAMES)))}){re.escape(ASIDE)}-[0-9a-f]+")
 """What was moved aside is nobody's state from before, wherever it goes from there."""
 
@@ -212,8 +215,8 @@ class Walk:
 
 
 def _is_itself(folder: str) -> bool:
-    """Say whether a path is a folder's own, without a link in it: a command may have put one in its place."""
-    return os.path.isdir(folder) and real_of(folder) == folder
+    """Say whether a path is a folder's own and not too long: a command may have put a link in its place."""
+    return len(os.fsencode(folder)) <= ROOT_BYTES_MAX and os.path.isdir(folder) and real_of(folder) == folder
 
 
 def real_of(path: str) -> str:

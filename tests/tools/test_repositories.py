@@ -424,3 +424,38 @@ def test_ordinary_clones_stay(processes: AsyncProcesses, sandbox: Sandbox, works
         result = bench.run("Bash", command=f"{command} {name}")
         assert result.outcome is Outcome.OK, (name, result.text)
     assert bench.run("Bash", command="mv whole moved && git -C moved status").outcome is Outcome.OK
+
+
+_LONG = """
+import os
+def down(*names):
+    for name in names:
+        os.mkdir(name)
+        os.chdir(name)
+def repository():
+    os.mkdir("objects"), os.mkdir("refs"), open("HEAD", "w").close(), open("config", "w").close()
+down(*["a" * 255] * 7, "bare")
+repository()
+down("modules")
+while (left := %d - len("/config") - len(os.getcwd())) > 0:
+    down("m" * (left - 1 if left <= 256 else min(255, left - 3)))
+repository()
+"""
+
+
+@pytest.mark.parametrize("length", [4_093, 4_040, 4_032, 4_097])
+def test_a_path_that_is_too_long_to_be_mounted_stops_no_command(bench: Bench, repository: Path, length: int) -> None:
+    (repository / "make.py").write_text(_LONG % length)
+    assert bench.run("Bash", command="python3 make.py").outcome is Outcome.OK
+    assert bench.run("Bash", command="echo fine").text == "fine\n"
+    module = next(Path(folder) for folder, _, names in os.walk(repository) if "config" in names and "mmm" in folder)
+    assert len(os.fsencode(module / "config")) == length
+    evil = "import os, sys; os.chdir(sys.argv[1]); open('config', 'a').write('evil')"
+    result = bench.run("Bash", command=f'python3 -c "{evil}" {module}')
+    assert result.outcome is Outcome.ERROR, result.text
+    folder = os.open(module, os.O_RDONLY)
+    try:
+        assert os.stat("config", dir_fd=folder).st_size == 0
+    finally:
+        os.close(folder)
+    assert bench.run("Bash", command="echo fine").text == "fine\n"
