@@ -111,7 +111,7 @@ def _hold_signals() -> None:
     """Let no signal come any more. One that has come is handled in here."""
     import signal
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, signal.NSIG))
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 def _become(kernel: Kernel, policy: Policy, filter_: bytes, own_tmp: str, env: bytes, command: list[str]) -> "NoReturn":

@@ -223,14 +223,10 @@ def _is_socket(path: str) -> bool:
 def _inside(path: str, writable: Sequence[str]) -> str | None:
     try:
         real = os.path.realpath(path)
-        if not there(real):
-            # Of what is too long even to be looked at nobody can say that it isn't there.
-            real = os.path.realpath(mounted_at(path))
-            if mounted_at(path) == path or not there(real):
-                return None
-    except PermissionError:
-        raise
     except OSError:  # a link that was there is gone before it was read
         return None
-    real = mounted_at(real)
-    return real if any(is_under(real, root) for root in writable) else None
+    if not any(is_under(real, root) for root in writable):
+        return None
+    # Of what is too long even to be looked at nobody can say that it isn't there.
+    mounted = mounted_at(real)
+    return mounted if there(real) or (mounted != real and there(mounted)) else None

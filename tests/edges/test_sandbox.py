@@ -340,7 +340,7 @@ def test_the_shim_leaves_nothing_behind(name: str) -> None:
     script = 'mkdir "$TMPDIR/d"; touch "$TMPDIR/d/x"; (setsid sleep 300 &); stat -c "%a %n" "$TMPDIR"; exit 7'
     done = run(box, script, SandboxPolicy(cwd="/"))
     mode, _, folder = done.stdout.decode().strip().partition(" ")
-    assert (done.returncode, mode) == (7, "700")
+    assert (done.returncode, mode, done.stderr) == (7, "700", b"")
     assert folder
     assert not os.path.exists(folder)
 
