@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
-from maka.tools import boundary, files, guard, policy, search
+from maka.tools import boundary, files, guard, inside, policy, repositories, search, walk
 from maka.tools.policy import Ground
 
 Plant = Callable[[pytest.MonkeyPatch, Sandbox], Sandbox]
@@ -145,7 +145,17 @@ def moved_by_path(patch: pytest.MonkeyPatch, inner: Sandbox) -> Sandbox:
         os.stat(path, follow_symlinks=False)
         os.rename(path, f"{path}{policy.ASIDE}-1")
 
+    def always(_: str) -> bool:
+        return True
+
+    def followed(folder: str, until_s: float) -> tuple[list[tuple[str, repositories.Kind]], bool]:
+        return repositories.kinds_in(folder), True
+
     patch.setattr(guard, "_move_aside", wrong)
+    # The walls in front of this one: what a link leads to is neither walked through nor judged.
+    patch.setattr(inside, "_is_in_its_folder", always)
+    patch.setattr(walk, "_is_itself", os.path.isdir)
+    patch.setattr(walk, "kinds_exactly_in", followed)
     return inner
 
 
