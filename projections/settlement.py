@@ -21,7 +21,7 @@ from projections.run_state import OpenCall, RunIdentity
 from projections.shorten import head_and_tail
 
 _SHORT_CHARS = 128
-_COMMAND = "Bash"
+COMMAND_TOOL = "Bash"
 _NOT_PUT_RIGHT = (
     " What the command left may not have been put right: look in the workspace for a new .git, .envrc, AGENTS.md and "
     "the like, which take effect outside of the sandbox."
@@ -220,7 +220,7 @@ def unanswered(call: OpenCall, reason: str) -> FunctionResponse:
     if call.dispatched:
         outcome = Outcome.OUTCOME_UNKNOWN
         words = f"The outcome of this call is unknown: {reason} while it was under way. Check before you repeat it."
-        if call.name == _COMMAND:
+        if call.name == COMMAND_TOOL:
             words += _NOT_PUT_RIGHT
     elif call.wait_id is not None:
         outcome, words = Outcome.ABORTED, f"This call was not answered: {reason} before a person answered."

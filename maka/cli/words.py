@@ -12,6 +12,7 @@ from maka.cli.revealed import brief
 from maka.contracts.commands import StopReceipt
 from maka.contracts.errors import CLI_ON_ASK, FailureClass
 from maka.contracts.session_events import ProviderRetry, RunEnded, Usage
+from projections.settlement import COMMAND_TOOL
 
 ID_CHARS = 8
 ASIDE_CHARS_MAX = 1_000
@@ -167,7 +168,7 @@ def receipt_lines(receipt: StopReceipt) -> Sequence[str]:
         return ("Nothing was running.", *_going_on(receipt.background))
     head = f"Stopped run {receipt.run_id} ({receipt.abort_source or receipt.status}), which was {receipt.was}."
     calls = (f"  {call.name}: {call.outcome}" for call in receipt.calls)
-    unknown = any((call.name, call.outcome) == ("Bash", "outcome_unknown") for call in receipt.calls)
+    unknown = any((call.name, call.outcome) == (COMMAND_TOOL, "outcome_unknown") for call in receipt.calls)
     return (head, *calls, *((_NOT_PUT_RIGHT,) if unknown else ()), *_going_on(receipt.background))
 
 

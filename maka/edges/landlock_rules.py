@@ -101,8 +101,13 @@ def environment(given: bytes) -> dict[bytes, bytes]:
     return {name: value for name, _, value in pairs}
 
 
-def pass_gate() -> None:
-    """Say that all is set up, and wait until the command may begin; end where it may not."""
+def pass_gate(variables: dict[bytes, bytes]) -> None:
+    """Where there is a gate, say that all is set up, and wait until the command may begin; end where it may not.
+
+    What says so is taken out of the command's variables.
+    """
+    if not variables.pop(GATE.encode(), b""):
+        return
     os.write(1, b"\n")
     if not os.read(0, 1):
         os._exit(125)

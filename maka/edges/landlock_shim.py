@@ -19,7 +19,6 @@ import sys
 import time
 
 from maka.edges.landlock_rules import (
-    GATE,
     INTERRUPT,
     KILL,
     ON_DEVICES,
@@ -120,7 +119,6 @@ def _become(kernel: Kernel, policy: Policy, filter_: bytes, own_tmp: str, env: b
         kernel.prctl(_PDEATHSIG, KILL)
         tmp = dict.fromkeys((b"TMPDIR", b"TMP", b"TEMP"), os.fsencode(own_tmp))
         variables = {**environment(env), **tmp}
-        is_gated = bool(variables.pop(GATE.encode(), b""))
         os.chdir(*policy["cwd"])
         own = _mount(kernel, policy, own_tmp) if "mount" in policy["may"] else None
         _drop_capabilities(kernel)
@@ -130,8 +128,7 @@ def _become(kernel: Kernel, policy: Policy, filter_: bytes, own_tmp: str, env: b
         network, only = "network" in policy["may"], "read" not in policy["may"]
         restrict(kernel, int(*policy["abi"]), special, devices, network=network, only=only)
         _filter_calls(kernel, filter_)
-        if is_gated:
-            pass_gate()
+        pass_gate(variables)
         os.execve(command[0], command, variables)
     except BaseException as error:
         os.write(2, f"the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))

@@ -8,7 +8,7 @@ NUL behind it; then the command's variables.
 import os
 import sys
 
-from maka.edges.landlock_rules import GATE, ON_DEVICES, PIPE, TOO_LARGE, Kernel, environment, pass_gate, read, restrict
+from maka.edges.landlock_rules import ON_DEVICES, PIPE, TOO_LARGE, Kernel, environment, pass_gate, read, restrict
 
 _FAILED = 126
 _COVER = "/dev/null"
@@ -23,8 +23,7 @@ def _become(asked: str, env: bytes, command: list[str]) -> None:
     # The sandbox's network is its own, or was granted.
     restrict(kernel, int(abi), rights, [(_COVER, ON_DEVICES)], network=True)
     variables = environment(env)
-    if variables.pop(GATE.encode(), b""):
-        pass_gate()
+    pass_gate(variables)
     os.execve(command[0], command, variables)
 
 

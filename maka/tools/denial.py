@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from maka.contracts.boundary import Expansion, FileEntry, covers
 from maka.contracts.tool_ports import BoundaryNeed
 from maka.tools.denial_words import Said
-from maka.tools.policy import Access, is_under, needed
+from maka.tools.policy import Access, all_needed, is_kernels, needed
 
 Kind = Literal["folder", "other", "missing"]
 
@@ -40,7 +40,6 @@ _STAYS = "likely: the sandbox holds {} in its place"
 _APART = "likely: nothing is renamed or linked across the sandbox's mounts, {} among them; copy it instead"
 _KERNEL = "likely: {} is the kernel's"
 _ALL = "likely: all of the machine can't be granted"
-_KERNELS = ("/proc", "/sys", "/dev")
 ENTRIES_MAX = 3
 ANY_NAME = ".maka-new"
 """A name that isn't protected."""
@@ -189,11 +188,7 @@ def _for_a_name(place: str, kind: Kind, said: Said, sight: Sight) -> BoundaryNee
         return _granted(place, kind, "write", sight)
     # A new file was to replace another one, which goes unnamed.
     its = [one for one in sight.mounts(folder) if sight.lacks(one, "write") is not None] if said.why == "busy" else []
-    return BoundaryNeed(expansion=_all(its), reason=LIKELY) if its else None
-
-
-def _all(paths: Sequence[str]) -> Expansion:
-    return Expansion(filesystem=tuple(entry for path in paths for entry in needed(path, "write").filesystem))
+    return BoundaryNeed(expansion=all_needed(its), reason=LIKELY) if its else None
 
 
 def _granted(path: str, kind: Kind, access: Access, sight: Sight) -> BoundaryNeed | None:
@@ -205,7 +200,7 @@ def _granted(path: str, kind: Kind, access: Access, sight: Sight) -> BoundaryNee
         return need
     if path == "/" and access == "write":
         return BoundaryNeed(expansion=None, reason=_ALL)
-    if _is_kernels(path):
+    if is_kernels(path):
         return _bypass(_KERNEL, path)
     if _is_secret(path, access, sight) or (kind == "folder" and sight.is_broad(path)):
         return None
@@ -214,16 +209,12 @@ def _granted(path: str, kind: Kind, access: Access, sight: Sight) -> BoundaryNee
 
 def _name_alone(place: str, kind: Kind, sight: Sight) -> BoundaryNeed | None:
     """Return what opens one file in a folder that is too broad to be named itself."""
-    if _is_kernels(place):
+    if is_kernels(place):
         return _bypass(_KERNEL, place)
     # A folder is no exact path, and its subtree doesn't let it go.
     if kind == "folder" or _is_secret(place, "write", sight) or not sight.could(os.path.dirname(place), "write"):
         return None
     return BoundaryNeed(expansion=needed(place, "write"), reason=NAME_ALONE)
-
-
-def _is_kernels(path: str) -> bool:
-    return any(is_under(path, one) for one in _KERNELS) and not is_under(path, "/dev/shm")
 
 
 def _is_secret(path: str, access: Access, sight: Sight) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 from maka.contracts.boundary import Expansion, FileEntry, covers
 from maka.contracts.limits import EXPANSION_BYTES_MAX, EXPANSION_ENTRIES_MAX, EXPANSION_PATH_CHARS_MAX
 from maka.tools.boundary import PathError, resolved
-from maka.tools.policy import Ground, is_under
+from maka.tools.policy import Ground, is_kernels, is_under
 
 Reason = Literal[
     "invalid_expansion",
@@ -24,9 +24,6 @@ Reason = Literal[
     "payload_too_large",
     "requires_bypass",
 ]
-
-
-_KERNELS, _SHARED_MEMORY = ("/proc", "/sys", "/dev"), "/dev/shm"
 
 
 class ExpansionError(Exception):
@@ -83,7 +80,7 @@ def _real(entry: FileEntry, cwd: str, ground: Ground) -> FileEntry:
         raise ExpansionError("invalid_entry", f"{real} is a directory: give scope subtree, or name a file")
     if any(is_under(real, own) for own in ground.own):
         raise ExpansionError("requires_bypass", f"{real} belongs to Maka itself")
-    if any(is_under(real, place) for place in _KERNELS) and not is_under(real, _SHARED_MEMORY):
+    if is_kernels(real):
         raise ExpansionError(
             "requires_bypass", f"{real} is the kernel's, and a sandbox has its own: name another place"
         )

@@ -47,7 +47,7 @@ class GlobTool:
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Spawn and return; names are matched here and not by ripgrep, whose patterns would override ignore rules."""
-        if (no_search := self.refusal(call, env)) is not None:
+        if (no_search := self._ripgrep.missing(env, "list files")) is not None:
             listener.ended(no_search)
             return no_effect
         try:

@@ -48,7 +48,7 @@ class GrepTool:
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Spawn and return."""
-        if (no_search := self.refusal(call, env)) is not None:
+        if (no_search := self._ripgrep.missing(env, "search")) is not None:
             listener.ended(no_search)
             return no_effect
         try:

@@ -17,7 +17,7 @@ from maka.tools.closed import open_again
 from maka.tools.denied import Denied
 from maka.tools.guard import Guard, Guards, is_surely_harmless, put_aside, put_back, put_repositories_right
 from maka.tools.new_repository import runs_the_same
-from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, needed, sandbox_policy
+from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, all_needed, is_under, sandbox_policy
 from maka.tools.repositories import decisive_name
 from maka.tools.results import with_footer
 from maka.tools.survey import protected_paths, survey, watched
@@ -246,7 +246,7 @@ class Inside:
         return policy
 
     def drop(self) -> None:
-        """Count it no more: its command never began."""
+        """Count it no more: its command never began, or is over."""
         self._guard.is_over = self._before.is_over = True
 
     def settled(self, result: ToolResult, errors: str = "") -> ToolResult:
@@ -304,8 +304,7 @@ class Inside:
 def _all_of(paths: Collection[str]) -> Expansion | None:
     """Return what grants these; what is no text can't be named to a person, and so not be granted."""
     named = [path for path in sorted(paths) if _as_text([path]) == path][:EXPANSION_ENTRIES_MAX]
-    entries = tuple(entry for path in named for entry in needed(path, "write").filesystem)
-    return Expansion(filesystem=entries) if entries else None
+    return all_needed(named) if named else None
 
 
 def _is_in_its_folder(path: str) -> bool:

@@ -8,7 +8,7 @@ Laws:
 - A profile's bypass has no barrier.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from msgspec import Struct
 from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile
 from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy
 
+_KERNELS = ("/proc", "/sys", "/dev")
 Access = Literal["read", "write"]
 
 PROTECTED_NAMES = frozenset({".envrc", ".vscode", ".idea", "AGENTS.md", "CLAUDE.md"})
@@ -121,6 +122,16 @@ def covers(boundary: Boundary, path: str, access: Access, ground: Ground | None 
 def needed(path: str, access: Access, scope: Literal["exact", "subtree"] = "exact") -> Expansion:
     """Return the smallest expansion that would allow it."""
     return Expansion(filesystem=(FileEntry(path=path, access=access, scope=scope),))
+
+
+def all_needed(paths: Iterable[str]) -> Expansion:
+    """Return what would allow each of these to be written."""
+    return Expansion(filesystem=tuple(entry for path in paths for entry in needed(path, "write").filesystem))
+
+
+def is_kernels(path: str) -> bool:
+    """Say whether a path is the kernel's, of which a sandbox has its own: no expansion opens that."""
+    return any(is_under(path, one) for one in _KERNELS) and not is_under(path, "/dev/shm")
 
 
 def _barrier(path: str, access: Access, ground: Ground, led_to: Sequence[str]) -> tuple[str, str]:

@@ -129,12 +129,18 @@ class Ripgrep:
         """Locate where a search begins; the workspace if no path is given. Raises PathError."""
         return locate(env, str(path) if path else ".", "read", self._ground)
 
-    def refusal(self, env: ToolEnv, path: object, instead: str) -> ToolResult | None:
-        """Say why a search can't begin there, and what to do `instead` where it can't anywhere; None where it can."""
+    def missing(self, env: ToolEnv, instead: str) -> ToolResult | None:
+        """Say why there is no search, and what to do `instead`; None where there is one."""
         if self.path is None:
             return error(f"ripgrep (rg) is missing; {instead} with a command instead")
         if self.sandbox.missing is not None and boundary_of(env).profile is not Profile.BYPASS:
             return no_sandbox(self.sandbox.missing, "Nothing was searched")
+        return None
+
+    def refusal(self, env: ToolEnv, path: object, instead: str) -> ToolResult | None:
+        """Say why a search can't begin there; None where it can."""
+        if (missing := self.missing(env, instead)) is not None:
+            return missing
         try:
             self.place(env, path)
         except PathError as refusal:
@@ -277,7 +283,7 @@ class Search:
             return Outcome.TIMEOUT, [f"cut: the search took longer than {SEARCH_TIMEOUT_S:g} s. Narrow it"]
         if end.cause == "cancelled":
             return Outcome.ABORTED, ["cut: the search was stopped"]
-        # ripgrep's 1 means that nothing was found, and is silent; a sandbox that can't be set up isn't.
+        # ripgrep's 1 means that nothing was found, and is silent.
         if end.exit_code == 0 or (end.exit_code == 1 and not self._errors):
             return Outcome.OK, []
         said = self._errors.strip()

@@ -99,8 +99,6 @@ class SpawnedCall:
     def _finished(self, end: ProcessEnd) -> ToolResult:
         try:
             return self._finish(end)
-        except (
-            BaseException
-        ) as bug:  # of ours, SystemExit included; a call that is never answered would hold its run for ever
+        except BaseException as bug:  # of ours; a call that is never answered would hold its run for ever
             text = f"The process has ended, and then Maka failed ({type(bug).__name__}): look at what it did."
             return ToolResult(outcome=Outcome.OUTCOME_UNKNOWN, text=text)

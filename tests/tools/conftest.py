@@ -143,3 +143,19 @@ def repository(workspace: Path) -> Path:
 @pytest.fixture
 def bench(processes: AsyncProcesses, workspace: Path) -> Bench:
     return Bench(make_tools(processes), workspace)
+
+
+@pytest.fixture
+def denying(
+    processes: AsyncProcesses,
+    repository: Path,
+    sandbox: Sandbox,
+    ground: Ground,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Bench:
+    """A repository in each sandbox, beside a home and other folders, for commands that are denied something."""
+    from tests.tools.denied import denied_bench
+
+    monkeypatch.setenv("HOME", str(home.resolve()))
+    return denied_bench(processes, repository, sandbox, ground, home)

@@ -3,6 +3,7 @@
 import sys
 import tempfile
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -26,4 +27,5 @@ def main(tales: Tales, name: str, number: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])  # type: ignore[arg-type]
+    told, sandbox, story = sys.argv[1:]
+    main(cast("Tales", told), sandbox, story)

@@ -15,7 +15,6 @@ from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.denied import (
     HOOKS,
     OUT,
-    denied_bench,
     entries_of,
     filled,
     granted,
@@ -28,16 +27,8 @@ from tests.tools.harness import Bench, boundary
 
 
 @pytest.fixture
-def bench(
-    processes: AsyncProcesses,
-    repository: Path,
-    sandbox: Sandbox,
-    ground: Ground,
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Bench:
-    monkeypatch.setenv("HOME", str(home.resolve()))
-    return denied_bench(processes, repository, sandbox, ground, home)
+def bench(denying: Bench) -> Bench:
+    return denying
 
 
 AGENTS = [write("WS/AGENTS.md", "exact")]

@@ -11,16 +11,12 @@ import pytest
 
 from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Sandbox
-from maka.edges.processes import AsyncProcesses
 from maka.tools.denial import ENTRIES_MAX, NAME_ALONE
-from maka.tools.policy import Ground
 from tests.tools.denied import (
     HOOKS,
     OUT,
     PYTHON,
     can_run,
-    denied_bench,
     entries_of,
     filled,
     granted,
@@ -32,16 +28,8 @@ from tests.tools.harness import CHILD_ENV, Bench
 
 
 @pytest.fixture
-def bench(
-    processes: AsyncProcesses,
-    repository: Path,
-    sandbox: Sandbox,
-    ground: Ground,
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Bench:
-    monkeypatch.setenv("HOME", str(home.resolve()))
-    return denied_bench(processes, repository, sandbox, ground, home)
+def bench(denying: Bench) -> Bench:
+    return denying
 
 
 def printed(bench: Bench, *lines: str) -> Expansion | None:
