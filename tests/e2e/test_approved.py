@@ -126,7 +126,7 @@ def outcomes(maka: Maka, session: SessionId | None = None) -> list[Outcome]:
 
 
 @pytest.mark.usefixtures("each_sandbox")
-@pytest.mark.parametrize("scope", ["once", "session"])
+@pytest.mark.parametrize("scope", ["once", pytest.param("session", marks=pytest.mark.slow)])
 def test_a_stop_ends_all_children_of_an_approved_command(
     world: World, outside: Path, approved: Approved, scope: Literal["once", "session"]
 ) -> None:
@@ -205,7 +205,7 @@ def test_a_grant_that_is_taken_back_ends_what_runs_with_it_in_the_background(
 
 
 @pytest.mark.parametrize("hidden", [(), ("bubblewrap",)], ids=["bubblewrap", "landlock"])
-@pytest.mark.parametrize("in_background", [False, True])
+@pytest.mark.parametrize("in_background", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_no_child_of_an_approved_command_outlives_a_kill_and_the_next_start(
     world: World, outside: Path, approved: Approved, hidden: tuple[str, ...], in_background: bool
 ) -> None:

@@ -24,8 +24,7 @@ from maka.tools.policy import needed
 from tests.e2e import checks
 from tests.e2e.harness import WAIT_S, Live, Maka, World, asked_and_killed
 
-STOPPED_ROUNDS = 30
-ANSWERED_ROUNDS = 50
+ROUNDS = pytest.mark.parametrize("rounds", [10, pytest.param(50, marks=pytest.mark.slow)])
 
 
 def write_outside(path: Path) -> Any:
@@ -298,9 +297,10 @@ def test_h26_an_allow_that_comes_while_a_stop_is_stored_is_too_late(world: World
     nothing_came_of_it(maka, maka.session_id, outside)
 
 
-def test_h26_a_stop_and_an_allow_at_once_agree_on_who_was_first(world: World, outside: Path) -> None:
+@ROUNDS
+def test_h26_a_stop_and_an_allow_at_once_agree_on_who_was_first(world: World, outside: Path, rounds: int) -> None:
     maka = opened(world, runs_whatever_is_decided(outside), outside)
-    for number in range(STOPPED_ROUNDS):
+    for number in range(rounds):
         session = maka.new_session()
         live, request = asked_in(maka, f"r{number}", session)
         stop = partial(maka.manager.stop, session, "test")
@@ -318,10 +318,11 @@ def test_h26_a_stop_and_an_allow_at_once_agree_on_who_was_first(world: World, ou
             nothing_came_of_it(maka, session, outside)
 
 
-def test_h27_allow_and_deny_at_once_are_one_decision(world: World, outside: Path) -> None:
+@ROUNDS
+def test_h27_allow_and_deny_at_once_are_one_decision(world: World, outside: Path, rounds: int) -> None:
     """The command is run whatever was decided: only the sandbox keeps what was denied from happening."""
     maka = opened(world, runs_whatever_is_decided(outside), outside)
-    for number in range(ANSWERED_ROUNDS):
+    for number in range(rounds):
         session = maka.new_session()
         live, request = asked_in(maka, f"r{number}", session)
         answer = partial(maka.manager.answer, session, request)

@@ -274,7 +274,7 @@ DAEMON = (
 )
 
 
-@pytest.mark.parametrize("boundary", ["ask", "bypass"])
+@pytest.mark.parametrize("boundary", [pytest.param("ask", marks=pytest.mark.slow), "bypass"])
 @pytest.mark.parametrize("command", [GROUP, DAEMON], ids=["group", "daemon"])
 def test_what_a_killed_owner_left_is_ended_at_the_next_start(
     world: World, start: Start, command: str, boundary: str

@@ -73,7 +73,10 @@ def test_h58_a_call_of_nearly_the_bound_runs(world: World) -> None:
     goes_on(maka)
 
 
-@pytest.mark.parametrize("tool", ["Read", "Write", "Edit", "Bash", "Glob", "Grep", "ask_user_question"])
+OTHERS = ["Read", "Write", "Edit", "Glob", "ask_user_question"]
+
+
+@pytest.mark.parametrize("tool", ["Bash", "Grep", *(pytest.param(tool, marks=pytest.mark.slow) for tool in OTHERS)])
 def test_a_long_value_in_any_field_of_a_call_that_is_kept_breaks_nothing(world: World, tool: str) -> None:
     """A refusal, an error: whatever the tool makes of it, its facts and its result are within bounds."""
     fields = ("path", "content", "old_string", "new_string", "command", "pattern", "glob", "questions")

@@ -66,7 +66,7 @@ def test_a_stop_is_answered_while_it_is_put_right(world: World) -> None:
     checks.eventually(lambda: is_moved(maka), "what was planted is moved aside all the same")
 
 
-@pytest.mark.parametrize("in_background", [False, True])
+@pytest.mark.parametrize("in_background", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_host_ends_while_it_is_put_right_and_the_log_is_true(world: World, in_background: bool) -> None:
     """Its end waits for it, but only within its limit: else this test would never end."""
     turns = [bash(PLANT, run_in_background=in_background), Turn(text="it runs")]

@@ -22,7 +22,6 @@ from tests.tools.test_background import Place
 
 EACH = pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
 After = Callable[[int, SandboxPolicy], None]
-COMMANDS = 50
 
 
 @pytest.fixture
@@ -157,16 +156,19 @@ def test_a_bug_at_the_second_look_is_told(bench: Bench, workspace: Path, monkeyp
 
 
 @EACH
-def test_a_program_that_makes_and_removes_repositories_fails_no_command(bench: Bench, workspace: Path) -> None:
+@pytest.mark.parametrize("commands", [10, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_program_that_makes_and_removes_repositories_fails_no_command(
+    bench: Bench, workspace: Path, commands: int
+) -> None:
     if shutil.which("git") is None:
         pytest.skip("git is missing")
     busy = "while :; do git init -q ../a; mv ../a a; git init -q ../d; mkdir b; mv ../d b/d; rm -rf a; rm -rf b; done"
     builder = subprocess.Popen(("sh", "-c", busy), cwd=workspace, env=CHILD_ENV, stderr=subprocess.DEVNULL)
     try:
-        for number in range(COMMANDS):
+        for number in range(commands):
             # What is said of its end isn't looked at: what comes while it runs may be its own.
             assert bench.run("Bash", command=f"echo {number} | tee -a ran").text.startswith(f"{number}\n")
     finally:
         builder.kill()
         builder.wait()
-    assert (workspace / "ran").read_text().split() == [str(number) for number in range(COMMANDS)]
+    assert (workspace / "ran").read_text().split() == [str(number) for number in range(commands)]

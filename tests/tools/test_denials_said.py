@@ -208,7 +208,7 @@ def server() -> Iterator[int]:
             del format, args
 
     with HTTPServer(("127.0.0.1", 0), Answer) as its:
-        thread = threading.Thread(target=its.serve_forever)
+        thread = threading.Thread(target=its.serve_forever, args=(0.01,))
         thread.start()
         yield int(its.server_port)
         its.shutdown()

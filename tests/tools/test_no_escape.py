@@ -111,8 +111,8 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("stage", SANDBOXES, indirect=True)
-@pytest.mark.parametrize("planted", PLANTED)
-@pytest.mark.parametrize("target", ["OUT/d", "e"])
+@pytest.mark.parametrize("planted", [pytest.param("a name", marks=pytest.mark.slow), "a repository"])
+@pytest.mark.parametrize("target", ["OUT/d", pytest.param("e", marks=pytest.mark.slow)])
 def test_what_is_moved_while_it_is_put_right_is_found(stage: Stage, planted: str, target: str) -> None:
     """Another command swaps the folder of what was planted, at each system call that names it."""
 
@@ -176,7 +176,7 @@ while True:
 
 
 @pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
-@pytest.mark.parametrize("name", [".git", "sub/.git"])
+@pytest.mark.parametrize("name", [".git", pytest.param("sub/.git", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("tries", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_mount_is_never_redirected(
     processes: AsyncProcesses, sandbox: Sandbox, tmp_path: Path, name: str, tries: int
