@@ -12,7 +12,8 @@ from maka.contracts.ids import IdSource
 from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ProviderSource
 from maka.contracts.ports import BlobWriter, Clock, LedgerReader, Timers
-from maka.contracts.tool_ports import Processes, ToolCatalog, UndoTool
+from maka.contracts.process_ports import Processes
+from maka.contracts.tool_ports import ToolCatalog, UndoTool
 
 M = TypeVar("M")
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bench._report import machine, quantile
 from maka.contracts.boundary import Boundary
-from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
+from maka.contracts.process_ports import Launch
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.inputs import opened
 from maka.edges.landlock import find_landlock

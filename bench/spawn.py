@@ -7,8 +7,8 @@ import time
 
 from bench._report import machine, quantile
 from maka.contracts.actions import ProcessIdentity
+from maka.contracts.process_ports import Launch, ProcessEnd, ProcessHandle, ProcessSpec
 from maka.contracts.tool_limits import ToolLimits
-from maka.contracts.tool_ports import Launch, ProcessEnd, ProcessHandle, ProcessSpec
 from maka.edges.io_loop import IoLoop
 from maka.edges.process_tree import Table, identity_of
 from maka.edges.processes import AsyncProcesses

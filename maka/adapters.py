@@ -23,8 +23,9 @@ from maka.config import Config, read_key
 from maka.contracts.boundary import Boundary, Expansion
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 from maka.contracts.model_ports import ModelProfile, Provider
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.contracts.tool_limits import ToolLimits
-from maka.contracts.tool_ports import FileNow, Sandbox, SandboxPolicy
+from maka.contracts.tool_ports import FileNow
 from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.clock import SystemClock
 from maka.edges.ids import UuidSource

@@ -1,10 +1,10 @@
-"""Ports of tools, files and processes.
+"""Ports of tools, and what they make durable.
 
 A tool's `start` returns at once or after short file work; it reports through its listener, from any thread. No
 effect happens before its fact is durable: the tool hands the fact to `listener.commit` and goes on in `then`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -13,9 +13,7 @@ from maka.contracts.actions import BoundaryRequest, FileSeen, ProcessIdentity, R
 from maka.contracts.boundary import Boundary, Expansion
 from maka.contracts.content import Outcome
 from maka.contracts.ids import CallId, EventId, SessionId
-from maka.contracts.limits import SANDBOX_SETUP_S
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.tool_limits import LimitMet
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -182,143 +180,6 @@ class AskingTool(Protocol):
 
     def prepare(self, call: ToolCall, env: ToolEnv) -> Asked | str:
         """Return the request, normalised against what is really there, or the text of a refusal. Short file work."""
-        ...
-
-
-class Launch(Struct, frozen=True, kw_only=True):
-    """What is started: an `argv`, and the `inputs` that its program reads from descriptors it inherits.
-
-    `is_boxed` says that a sandbox stands in front of the command. It has the command's variables among its inputs, and
-    gets none of them: some name libraries that a command may have written. And it waits behind the gate by itself, when
-    all is set up.
-    """
-
-    argv: tuple[str, ...]
-    inputs: tuple[bytes, ...] = ()
-    is_boxed: bool = False
-
-
-class ProcessSpec(Struct, frozen=True, kw_only=True):
-    """What to run: `launch` without a shell, `env` whole (nothing is inherited), stdin closed, own process group.
-    `timeout_s` begins at the gate; `setup_s` is what a sandbox has to get there.
-    """
-
-    launch: Launch
-    cwd: str
-    env: Mapping[str, str]
-    timeout_s: float | None
-    setup_s: float = SANDBOX_SETUP_S
-
-
-class ProcessEnd(Struct, frozen=True, kw_only=True):
-    """How a process ended: an exit code or a signal; `cause` is exited, timeout, cancelled, not_started or unknown.
-
-    It is also limit, and then `limit` says which. `survivors` are pids that outlived KILL; the caller reports them.
-    `said` is what a sandbox said that could not be set up: nothing was waiting at the gate, and nothing has run.
-    `is_late` says that it took too long.
-    """
-
-    cause: str
-    exit_code: int | None = None
-    signal: int | None = None
-    survivors: tuple[int, ...] = ()
-    limit: LimitMet | None = None
-    said: str | None = None
-    is_late: bool = False
-
-
-class ProcessListener(Protocol):
-    """Called on the I/O thread: `waiting` (or `failed`), outputs, then `ended`.
-
-    Where the command never comes to its gate, since it was stopped or its sandbox can't be set up, `ended` comes alone.
-    """
-
-    def waiting(self, process: ProcessIdentity) -> None:
-        """The process exists behind its gate, in its sandbox; nothing of the command has run."""
-        ...
-
-    def output(self, stream: str, data: bytes) -> None: ...
-
-    def ended(self, end: ProcessEnd) -> None: ...
-
-    def failed(self, message: str) -> None:
-        """It could not be started, for example since the directory is gone. Nothing ran; `ended` won't come."""
-        ...
-
-
-class ProcessHandle(Protocol):
-    """A spawned process; all calls are thread-safe, idempotent and return at once."""
-
-    def release(self) -> None:
-        """Open the gate: its fact is durable."""
-        ...
-
-    def cancel(self) -> None:
-        """End the whole group: TERM, grace, KILL, grace; `ended` comes in every case."""
-        ...
-
-
-class Processes(Protocol):
-    """Starts processes behind a gate and finds those that a dead owner left."""
-
-    def spawn(self, spec: ProcessSpec, listener: ProcessListener) -> ProcessHandle: ...
-
-    def kill_left_over(self, found: Sequence[ProcessIdentity]) -> list[ProcessIdentity]:
-        """Kill the groups that still are what was recorded (same start time and boot); return those killed."""
-        ...
-
-
-PROGRAM_PLACES = (
-    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
-    *("/run/current-system", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
-    "/etc/ld.so.preload",
-)
-"""Where programs and the libraries that they begin with are, as far as a system has them."""
-
-
-class SandboxPolicy(Struct, frozen=True, kw_only=True):
-    """What a sandboxed process may touch: real, absolute paths. `protected` stays read-only inside what is writable.
-
-    `hidden` folders and `hidden_files` aren't even readable: secrets, and the state root; nor is what comes where such
-    a one is `absent`. Of two paths that hold one another the inner one decides. `pinned` folders are writable, but
-    can't be moved away: they hold protected ones.
-    `mounts` are where other file systems begin inside of what is writable.
-    `reads_only` says that nothing else than what is named here, and `PROGRAM_PLACES`, is readable.
-    """
-
-    cwd: str
-    writable: tuple[str, ...] = ()
-    readable: tuple[str, ...] = ()
-    protected: tuple[str, ...] = ()
-    pinned: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
-    hidden_files: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
-    mounts: tuple[str, ...] = ()
-    network: bool = False
-    reads_only: bool = False
-
-
-class Sandbox(Protocol):
-    """An operating-system sandbox, tried once; `wrap` is pure."""
-
-    @property
-    def name(self) -> str:
-        """Say which one is in force, for people: bubblewrap with its version, Landlock with its ABI, or none."""
-        ...
-
-    @property
-    def missing(self) -> str | None:
-        """Say why there is none and what to install; None where there is one."""
-        ...
-
-    @property
-    def closes_beside_hidden(self) -> bool:
-        """Say whether no name can come or go in a folder that holds something hidden."""
-        ...
-
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy, env: Mapping[str, str]) -> Launch:
-        """Return what runs `argv` inside with exactly these variables; asserts that there is a sandbox."""
         ...
 
 

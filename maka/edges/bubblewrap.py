@@ -27,7 +27,8 @@ from msgspec.structs import replace
 
 from maka.contracts.errors import NoLaunchError
 from maka.contracts.limits import SANDBOX_MOUNTS_MAX
-from maka.contracts.tool_ports import PROGRAM_PLACES, Launch, SandboxPolicy
+from maka.contracts.process_ports import Launch
+from maka.contracts.sandbox_ports import PROGRAM_PLACES, SandboxPolicy
 from maka.edges.call_filter import call_filter
 from maka.edges.inputs import input_word
 from maka.edges.landlock import Wall, base_of, find_wall, variables

@@ -26,8 +26,8 @@ from maka.contracts.limits import (
     TERM_GRACE_S,
     TOOL_WATCH_EVERY_S,
 )
+from maka.contracts.process_ports import ProcessEnd, ProcessListener, ProcessSpec
 from maka.contracts.tool_limits import LimitMet, ToolLimits
-from maka.contracts.tool_ports import ProcessEnd, ProcessListener, ProcessSpec
 from maka.edges.output_pipe import OutputPipe
 from maka.edges.process_end import POLL_S, Ending, kill
 from maka.edges.process_tree import related

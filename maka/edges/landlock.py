@@ -13,7 +13,8 @@ from importlib.resources import files
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from maka.contracts.tool_ports import PROGRAM_PLACES, Launch, SandboxPolicy
+from maka.contracts.process_ports import Launch
+from maka.contracts.sandbox_ports import PROGRAM_PLACES, SandboxPolicy
 from maka.edges.call_filter import ARCHITECTURES, call_filter
 from maka.edges.inputs import input_word
 from maka.edges.landlock_rules import IOCTL_DEV, READS, WRITES

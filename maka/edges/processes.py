@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import SPAWNS_PER_TICK_MAX
+from maka.contracts.process_ports import ProcessHandle, ProcessListener, ProcessSpec
 from maka.contracts.tool_limits import ToolLimits
-from maka.contracts.tool_ports import ProcessHandle, ProcessListener, ProcessSpec
 from maka.edges.child_process import ChildProcess, Io, Trees
 from maka.edges.process_end import end_left_over, kill
 from maka.edges.process_tree import Table

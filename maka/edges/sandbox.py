@@ -10,7 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
+from maka.contracts.process_ports import Launch
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.landlock import find_landlock
 from maka.edges.sandbox_probe import run_probe

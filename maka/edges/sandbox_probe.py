@@ -4,7 +4,7 @@ import subprocess
 
 from msgspec import Struct
 
-from maka.contracts.tool_ports import Launch
+from maka.contracts.process_ports import Launch
 from maka.edges.inputs import opened
 
 PROBE_TIMEOUT_S = 10.0

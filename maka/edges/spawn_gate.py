@@ -21,7 +21,7 @@ from contextlib import suppress
 
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import KILL_GRACE_S
-from maka.contracts.tool_ports import Launch
+from maka.contracts.process_ports import Launch
 from maka.edges.inputs import opened
 from maka.edges.landlock_rules import GATE
 from maka.edges.process_end import POLL_S

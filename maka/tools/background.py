@@ -10,7 +10,8 @@ from collections.abc import Callable
 from maka.contracts.background_ports import ShellEnd
 from maka.contracts.ids import CallId, SessionId
 from maka.contracts.limits import BACKGROUND_PROCESSES_MAX
-from maka.contracts.tool_ports import Processes, ProcessSpec, ToolListener
+from maka.contracts.process_ports import Processes, ProcessSpec
+from maka.contracts.tool_ports import ToolListener
 from maka.tools.background_shell import BackgroundShell, Order
 from maka.tools.results import error, no_effect
 from maka.tools.shell_watch import Watch

@@ -19,16 +19,8 @@ from maka.contracts.content import Outcome
 from maka.contracts.ids import CallId, SessionId
 from maka.contracts.limits import BACKGROUND_OUTPUT_BYTES_MAX
 from maka.contracts.masks import NO_MASKS, Masks
-from maka.contracts.tool_ports import (
-    Handover,
-    ProcessEnd,
-    Processes,
-    ProcessFact,
-    ProcessHandle,
-    ProcessSpec,
-    ToolListener,
-    ToolResult,
-)
+from maka.contracts.process_ports import ProcessEnd, Processes, ProcessHandle, ProcessSpec
+from maka.contracts.tool_ports import Handover, ProcessFact, ToolListener, ToolResult
 from maka.tools.output import CommandOutput
 from maka.tools.results import error
 from maka.tools.settler import Later, at_once

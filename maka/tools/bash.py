@@ -20,17 +20,9 @@ from maka.contracts.content import Outcome
 from maka.contracts.limits import BACKGROUND_TIMEOUT_MAX_S, BASH_TIMEOUT_MAX_S, BASH_TIMEOUT_S, COMMAND_BYTES_MAX
 from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.tool_ports import (
-    Launch,
-    ProcessEnd,
-    Processes,
-    ProcessSpec,
-    Sandbox,
-    ToolCall,
-    ToolEnv,
-    ToolListener,
-    ToolResult,
-)
+from maka.contracts.process_ports import Launch, ProcessEnd, Processes, ProcessSpec
+from maka.contracts.sandbox_ports import Sandbox
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener, ToolResult
 from maka.tools.background import BackgroundTable
 from maka.tools.background_shell import Order
 from maka.tools.boundary import boundary_of, no_sandbox, refusal_text

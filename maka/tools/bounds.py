@@ -7,8 +7,8 @@ have for it: a likely reason, never a proof.
 import re
 import signal
 
+from maka.contracts.process_ports import ProcessEnd
 from maka.contracts.tool_limits import LimitMet
-from maka.contracts.tool_ports import ProcessEnd
 
 _SCANNED_CHARS = 16_000
 _PROCESSES = re.compile(

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.errors import NoLaunchError
 from maka.contracts.limits import SANDBOX_SETUP_LEAST_S, SANDBOX_SETUP_S, SANDBOX_TRIES_MAX
-from maka.contracts.tool_ports import Launch, ProcessEnd, Processes, ProcessHandle, ProcessListener, ProcessSpec
+from maka.contracts.process_ports import Launch, ProcessEnd, Processes, ProcessHandle, ProcessListener, ProcessSpec
 from maka.tools.boundary import closed_text
 from maka.tools.results import no_effect
 from maka.tools.settler import Later

@@ -5,7 +5,8 @@ import re
 from collections.abc import Sequence
 
 from maka.contracts.boundary import Boundary, Expansion
-from maka.contracts.tool_ports import PROGRAM_PLACES, BoundaryNeed, SandboxPolicy
+from maka.contracts.sandbox_ports import PROGRAM_PLACES, SandboxPolicy
+from maka.contracts.tool_ports import BoundaryNeed
 from maka.tools.denial import ANY_NAME, LIKELY, NO_UNIX_SOCKETS, OWN_LOOPBACK, Kind, likely
 from maka.tools.denial_words import denials, lacks_network, lacks_unix_socket
 from maka.tools.policy import GIT_PROTECTED, PROTECTED_NAMES, Access, Ground, is_under, judge, protected_in

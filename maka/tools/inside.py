@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from maka.contracts.boundary import Boundary, Expansion
 from maka.contracts.content import Outcome
 from maka.contracts.limits import EXPANSION_ENTRIES_MAX, SURVEY_DEPTH_MAX
-from maka.contracts.tool_ports import BoundaryNeed, Sandbox, SandboxPolicy, ToolResult
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
+from maka.contracts.tool_ports import BoundaryNeed, ToolResult
 from maka.tools.before import Before, Standing, is_same, names_in, standing
 from maka.tools.boundary import all_the_same_text, refusal_text
 from maka.tools.closed import open_again

@@ -14,7 +14,8 @@ from typing import Literal
 from msgspec import Struct
 
 from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile
-from maka.contracts.tool_ports import BoundaryNeed, SandboxPolicy
+from maka.contracts.sandbox_ports import SandboxPolicy
+from maka.contracts.tool_ports import BoundaryNeed
 
 _KERNELS = ("/proc", "/sys", "/dev")
 Access = Literal["read", "write"]

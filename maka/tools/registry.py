@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.tool_ports import Processes, Sandbox, Tool
+from maka.contracts.process_ports import Processes
+from maka.contracts.sandbox_ports import Sandbox
+from maka.contracts.tool_ports import Tool
 from maka.tools.ask_boundary import AskBoundaryTool
 from maka.tools.ask_question import AskQuestionTool
 from maka.tools.background import BackgroundTable

@@ -21,16 +21,9 @@ from maka.contracts.boundary import Boundary, Expansion, Grant, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import SEARCH_ERROR_CHARS_MAX, SEARCH_RECORD_CHARS_MAX, SEARCH_TIMEOUT_S
 from maka.contracts.masks import NO_MASKS, Masks
-from maka.contracts.tool_ports import (
-    Launch,
-    ProcessEnd,
-    Processes,
-    ProcessSpec,
-    Sandbox,
-    ToolEnv,
-    ToolListener,
-    ToolResult,
-)
+from maka.contracts.process_ports import Launch, ProcessEnd, Processes, ProcessSpec
+from maka.contracts.sandbox_ports import Sandbox
+from maka.contracts.tool_ports import ToolEnv, ToolListener, ToolResult
 from maka.tools.boundary import PathError, Place, boundary_of, explain, locate, no_sandbox
 from maka.tools.bounds import likely_words, met_words
 from maka.tools.boxed import Boxed, looked

@@ -9,15 +9,8 @@ from collections.abc import Callable
 
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import (
-    ProcessEnd,
-    Processes,
-    ProcessFact,
-    ProcessHandle,
-    ProcessSpec,
-    ToolListener,
-    ToolResult,
-)
+from maka.contracts.process_ports import ProcessEnd, Processes, ProcessHandle, ProcessSpec
+from maka.contracts.tool_ports import ProcessFact, ToolListener, ToolResult
 from maka.tools.results import error
 from maka.tools.settler import Later, at_once
 

@@ -16,15 +16,7 @@ from maka.contracts.ids import CallId
 from maka.contracts.limits import ERROR_TEXT_CHARS_MAX
 from maka.contracts.masks import SECRET_MARK
 from maka.contracts.session_events import ToolOutputDelta
-from maka.contracts.tool_ports import (
-    FileFact,
-    ProcessFact,
-    ToolCall,
-    ToolEnv,
-    ToolListener,
-    ToolResult,
-    WorkspaceDiff,
-)
+from maka.contracts.tool_ports import FileFact, ProcessFact, ToolCall, ToolEnv, ToolListener, ToolResult, WorkspaceDiff
 from maka.edges.secrets import Secrets
 from tests.actors.case import Case, asks, then
 from tests.sim.laws import SECRET

@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from maka.cli.demo import demo
 from maka.cli.doctor import doctor
 from maka.cli.words import aside_lines
-from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
+from maka.contracts.process_ports import Launch
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.edges.sandbox import NoSandbox, find_sandbox
 from maka.edges.scripted_model import Call, ScriptedModel, Turn, by_step
 from maka.tools import inside

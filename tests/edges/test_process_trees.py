@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from maka.contracts.actions import ProcessIdentity
-from maka.contracts.tool_ports import Launch, ProcessEnd
+from maka.contracts.process_ports import Launch, ProcessEnd
 from maka.edges import child_process, process_end
 from maka.edges.process_end import EMPTY_LOOKS_MAX, Ending, end_left_over, kill
 from maka.edges.process_tree import MARK_VARIABLE, Stat, Table, is_alive, related, stat_of

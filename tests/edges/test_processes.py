@@ -13,7 +13,7 @@ import pytest
 
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.limits import SANDBOX_WORDS_BYTES_MAX, SPAWNS_PER_TICK_MAX
-from maka.contracts.tool_ports import Launch, ProcessEnd, ProcessHandle, ProcessSpec
+from maka.contracts.process_ports import Launch, ProcessEnd, ProcessHandle, ProcessSpec
 from maka.edges import child_process, output_pipe
 from maka.edges.io_loop import IoLoop
 from maka.edges.output_pipe import OutputPipe

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from maka.contracts.errors import NoLaunchError
 from maka.contracts.limits import SANDBOX_MOUNTS_MAX
-from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
+from maka.contracts.process_ports import Launch
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.edges import bubblewrap, landlock_rules
 from maka.edges import landlock_shim as shim
 from maka.edges.bubblewrap import PLACES, Bubblewrap, find_bubblewrap

@@ -8,16 +8,8 @@ from collections.abc import Callable, Sequence
 from maka.contracts.actions import ProcessIdentity
 from maka.contracts.ids import CallId
 from maka.contracts.masks import Masks
-from maka.contracts.tool_ports import (
-    Launch,
-    ProcessEnd,
-    ProcessHandle,
-    ProcessListener,
-    ProcessSpec,
-    ToolCall,
-    ToolEnv,
-    ToolListener,
-)
+from maka.contracts.process_ports import Launch, ProcessEnd, ProcessHandle, ProcessListener, ProcessSpec
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener
 from maka.tools.background import BackgroundTable
 from maka.tools.background_shell import Order
 from tests.sim.laws import SECRET, Facts

@@ -10,7 +10,8 @@ from typing import cast
 import pytest
 
 from maka.contracts.masks import NO_MASKS, Masks
-from maka.contracts.tool_ports import Processes, Sandbox
+from maka.contracts.process_ports import Processes
+from maka.contracts.sandbox_ports import Sandbox
 from maka.edges.io_loop import IoLoop
 from maka.edges.landlock import find_landlock
 from maka.edges.processes import AsyncProcesses

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from maka.contracts.boundary import Expansion, FileEntry
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Processes, Sandbox, ToolResult
+from maka.contracts.process_ports import Processes
+from maka.contracts.sandbox_ports import Sandbox
+from maka.contracts.tool_ports import ToolResult
 from maka.tools.policy import Ground
 from tests.tools.conftest import make_tools
 from tests.tools.harness import CHILD_ENV, Bench, boundary

@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from maka.contracts.boundary import Boundary, Profile
-from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
+from maka.contracts.process_ports import Launch
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.tools import boundary, files, guard, inside, policy, repositories, search, walk
 from maka.tools.policy import Ground
 

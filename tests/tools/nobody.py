@@ -11,7 +11,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from maka.contracts.tool_ports import Launch, Sandbox, SandboxPolicy
+from maka.contracts.process_ports import Launch
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.edges.bubblewrap import find_bubblewrap
 from maka.edges.io_loop import IoLoop
 from maka.edges.landlock import Landlock, abi, find_wall, program

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from maka.contracts.ids import CallId
-from maka.contracts.tool_ports import FileFact, Sandbox, ToolCall, ToolEnv
+from maka.contracts.sandbox_ports import Sandbox
+from maka.contracts.tool_ports import FileFact, ToolCall, ToolEnv
 from maka.edges import bubblewrap
 from maka.edges.processes import AsyncProcesses
 from maka.tools.files import FileTurns

@@ -18,7 +18,9 @@ from maka.contracts.limits import (
     BACKGROUND_TIMEOUT_MAX_S,
     BASH_TIMEOUT_MAX_S,
 )
-from maka.contracts.tool_ports import Handover, ProcessEnd, ProcessHandle, ProcessListener, ProcessSpec, Sandbox
+from maka.contracts.process_ports import ProcessEnd, ProcessHandle, ProcessListener, ProcessSpec
+from maka.contracts.sandbox_ports import Sandbox
+from maka.contracts.tool_ports import Handover
 from maka.edges.processes import AsyncProcesses
 from maka.tools import shell_watch
 from maka.tools.background import BackgroundTable

@@ -11,7 +11,7 @@ import pytest
 
 from maka.contracts.content import Outcome
 from maka.contracts.limits import SANDBOX_TRIES_MAX
-from maka.contracts.tool_ports import Sandbox, SandboxPolicy
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.edges.processes import AsyncProcesses
 from maka.tools.boxed import CHANGED
 from maka.tools.inside import Inside

@@ -8,7 +8,7 @@ import pytest
 
 from maka.contracts.boundary import FileEntry, Profile
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Sandbox
+from maka.contracts.sandbox_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground, needed
 from tests.tools.conftest import MOUNTING, make_tools

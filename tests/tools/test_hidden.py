@@ -7,7 +7,7 @@ import pytest
 
 from maka.contracts.boundary import FileEntry, Profile
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Sandbox
+from maka.contracts.sandbox_ports import Sandbox
 from maka.edges import bubblewrap
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground

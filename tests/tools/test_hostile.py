@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Sandbox
+from maka.contracts.sandbox_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
 from maka.tools import before, identity, inside, new_repository, repositories, survey, walk
 from maka.tools.git_config import differs_plainly

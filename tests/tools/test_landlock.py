@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Sandbox, SandboxPolicy
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.edges.inputs import opened
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from maka.contracts.boundary import FileEntry
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Sandbox
+from maka.contracts.sandbox_ports import Sandbox
 from maka.edges import bubblewrap
 from maka.edges.processes import AsyncProcesses
 from maka.tools import identity, repositories, shell_watch, walk

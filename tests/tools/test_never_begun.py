@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from maka.contracts.boundary import FileEntry
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Handover, Launch, Sandbox, SandboxPolicy, ToolResult
+from maka.contracts.process_ports import Launch
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
+from maka.contracts.tool_ports import Handover, ToolResult
 from maka.edges import bubblewrap, child_process
 from maka.edges.processes import AsyncProcesses
 from maka.tools import boxed

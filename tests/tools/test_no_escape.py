@@ -16,7 +16,7 @@ import pytest
 
 from maka.contracts.boundary import Profile
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Sandbox
+from maka.contracts.sandbox_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground
 from tests.tools import replay

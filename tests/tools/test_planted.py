@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from maka.contracts.boundary import FileEntry, Profile
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Sandbox
+from maka.contracts.sandbox_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
 from maka.tools import inside as inside_
 from maka.tools import walk

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maka.contracts.content import Outcome
-from maka.contracts.tool_ports import Sandbox
+from maka.contracts.sandbox_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground
 from tests.tools.conftest import MOUNTING, make_tools

@@ -18,7 +18,7 @@ from maka.contracts.limits import (
     RESULT_BYTES_MAX,
     RESULT_LINES_MAX,
 )
-from maka.contracts.tool_ports import ProcessEnd, ProcessHandle, ProcessListener, ProcessSpec
+from maka.contracts.process_ports import ProcessEnd, ProcessHandle, ProcessListener, ProcessSpec
 from maka.edges.process_tree import identity_of
 from maka.tools.diffs import unified
 from maka.tools.edit_match import MatchError, find, replaced

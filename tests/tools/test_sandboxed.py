@@ -17,7 +17,8 @@ import pytest
 from maka.contracts.boundary import Boundary, FileEntry, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import COMMAND_BYTES_MAX
-from maka.contracts.tool_ports import BoundaryNeed, Sandbox, SandboxPolicy
+from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
+from maka.contracts.tool_ports import BoundaryNeed
 from maka.edges.bubblewrap import PLACES, find_bubblewrap
 from maka.edges.inputs import opened
 from maka.edges.processes import AsyncProcesses

@@ -10,7 +10,8 @@ import pytest
 from maka.contracts.boundary import FileEntry, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import GLOB_RESULTS_MAX, GREP_LINES_MAX, GREP_PER_FILE_MAX, TERM_GRACE_S
-from maka.contracts.tool_ports import Sandbox, ToolEnv
+from maka.contracts.sandbox_ports import Sandbox
+from maka.contracts.tool_ports import ToolEnv
 from maka.edges.process_tree import stat_of
 from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import NoSandbox
