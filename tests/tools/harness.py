@@ -115,6 +115,10 @@ class Bench:
         self.seen: dict[str, str] = {}
         self.calls = 0
 
+    def within(self, boundary: Boundary) -> "Bench":
+        """Return the same workspace and tools within another boundary."""
+        return Bench(self.tools, self.cwd, boundary)
+
     def tool(self, name: str) -> Tool:
         tool = self.tools.get(name)
         assert tool is not None

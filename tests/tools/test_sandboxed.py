@@ -14,7 +14,7 @@ from time import monotonic
 
 import pytest
 
-from maka.contracts.boundary import Boundary, FileEntry, Profile
+from maka.contracts.boundary import FileEntry, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import COMMAND_BYTES_MAX
 from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
@@ -23,10 +23,9 @@ from maka.edges.bubblewrap import PLACES, find_bubblewrap
 from maka.edges.inputs import opened
 from maka.edges.processes import AsyncProcesses
 from maka.edges.sandbox import NoSandbox
-from maka.tools.guard import Guard, Guards
-from maka.tools.policy import ASIDE, Ground, needed
+from maka.tools.policy import Ground, needed
 from tests.tools.conftest import MOUNTING, make_tools
-from tests.tools.harness import CHILD_ENV, PATIENCE_S, Bench, Recorder, boundary, git, nap, running
+from tests.tools.harness import CHILD_ENV, PATIENCE_S, Bench, Recorder, boundary, nap, running
 
 PYTHON = os.path.realpath(sys.executable)
 
@@ -34,10 +33,6 @@ PYTHON = os.path.realpath(sys.executable)
 @pytest.fixture
 def bench(processes: AsyncProcesses, workspace: Path, sandbox: Sandbox, ground: Ground) -> Bench:
     return Bench(make_tools(processes, sandbox=sandbox, ground=ground), workspace)
-
-
-def with_boundary(bench: Bench, new: Boundary) -> Bench:
-    return Bench(bench.tools, bench.cwd, new)
 
 
 CHAINS = [
@@ -69,7 +64,7 @@ def test_h30_chained_commands_stay_inside(bench: Bench, home: Path, workspace: P
     assert sorted(os.listdir(home)) == there
     for made in ("link", "tried"):
         (workspace / made).unlink(missing_ok=True)
-    with_boundary(bench, boundary(workspace, Profile.BYPASS)).run("Bash", command=command)
+    bench.within(boundary(workspace, Profile.BYPASS)).run("Bash", command=command)
     assert sorted(os.listdir(home)) == [*there, "x"]
 
 
@@ -144,7 +139,7 @@ def test_h33_without_a_sandbox_no_command_runs(processes: AsyncProcesses, worksp
     assert bench.run("Write", path=str(home / "x"), content="no").outcome is Outcome.REFUSED
     assert bench.run("Write", path="x", content="yes").outcome is Outcome.OK
     assert sorted(os.listdir(home)) == [".netrc", ".ssh", "notes", "state"]
-    free = with_boundary(bench, boundary(workspace, Profile.BYPASS))
+    free = bench.within(boundary(workspace, Profile.BYPASS))
     assert free.run("Bash", command="touch made").outcome is Outcome.OK
     assert free.run("Glob", pattern="made").text == "made\n"
 
@@ -182,7 +177,7 @@ def test_what_is_hidden_cant_be_read(bench: Bench, home: Path, name: str) -> Non
 
 def test_a_secret_that_was_granted_is_readable_and_no_other(bench: Bench, home: Path, workspace: Path) -> None:
     key = str((home / ".ssh" / "id").resolve())
-    granted = with_boundary(bench, boundary(workspace, Profile.ASK, FileEntry(path=key, access="read", scope="exact")))
+    granted = bench.within(boundary(workspace, Profile.ASK, FileEntry(path=key, access="read", scope="exact")))
     assert granted.run("Bash", command=f"cat {key}").text == "swordfish"
     assert granted.run("Read", path=key).text == "swordfish"
     assert "swordfish" not in granted.run("Bash", command=f"cat {home}/.netrc").text
@@ -191,7 +186,7 @@ def test_a_secret_that_was_granted_is_readable_and_no_other(bench: Bench, home: 
 
 def test_makas_own_files_are_never_granted(bench: Bench, home: Path, workspace: Path) -> None:
     wide = FileEntry(path=str(home.resolve()), access="write", scope="subtree")
-    granted = with_boundary(bench, boundary(workspace, Profile.ASK, wide))
+    granted = bench.within(boundary(workspace, Profile.ASK, wide))
     assert granted.run("Bash", command=f"echo no > {home}/state/data").outcome is Outcome.ERROR
     assert "swordfish" not in granted.run("Bash", command=f"cat {home}/state/data {home}/.ssh/id").text
     refused = granted.run("Read", path=str(home / "state" / "data"))
@@ -202,7 +197,7 @@ def test_makas_own_files_are_never_granted(bench: Bench, home: Path, workspace: 
 
 def test_explore_reads_and_writes_nothing(bench: Bench, workspace: Path) -> None:
     (workspace / "a").write_text("hello")
-    explore = with_boundary(bench, boundary(workspace, Profile.EXPLORE))
+    explore = bench.within(boundary(workspace, Profile.EXPLORE))
     assert explore.run("Bash", command="cat a").text == "hello"
     assert explore.run("Read", path="a").text == "hello"
     assert explore.run("Grep", pattern="hello").text == "a:1:hello\n"
@@ -218,7 +213,7 @@ def test_a_granted_folder_is_writable(bench: Bench, home: Path, workspace: Path)
     lacking = needed(str(other.resolve()), "write", "subtree")
     assert asked.need is not None
     assert asked.need.expansion == lacking
-    granted = with_boundary(bench, boundary(workspace, Profile.ASK, *lacking.filesystem))
+    granted = bench.within(boundary(workspace, Profile.ASK, *lacking.filesystem))
     assert granted.run("Bash", command=f"touch {other}/x").outcome is Outcome.OK
     assert granted.run("Write", path=f"{other}/y", content="y").outcome is Outcome.OK
     assert granted.run("Bash", command=f"touch {home}/x").outcome is Outcome.ERROR
@@ -244,7 +239,7 @@ def test_the_network_is_closed_until_it_is_granted(bench: Bench, workspace: Path
         if kind != "udp":
             subprocess.run(["bash", "-c", command], check=True)  # it is there, and answers outside
         closed = bench.run("Bash", command=command)
-        opened = with_boundary(bench, boundary(workspace, Profile.ASK, network=True)).run("Bash", command=command)
+        opened = bench.within(boundary(workspace, Profile.ASK, network=True)).run("Bash", command=command)
     assert closed.outcome is Outcome.ERROR
     assert "Error" in closed.text
     assert "AttributeError" not in closed.text + opened.text
@@ -347,190 +342,6 @@ def test_root_cant_reach_the_kernel(bench: Bench) -> None:
     assert bench.run("Bash", command="grep -q 'CapEff:.*0000000000000000' /proc/self/status").outcome is Outcome.OK
 
 
-# -- what runs later ----------------------------------------------------------------------------------------------
-
-
-COMMIT = "echo 2 >> a && echo n > new && git add -A && git commit -qm second && git log --oneline | wc -l"
-
-
-@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
-def test_commits_work(bench: Bench, repository: Path) -> None:
-    result = bench.run("Bash", command=COMMIT)
-    assert (result.text, result.outcome) == ("2\n", Outcome.OK)
-    assert git(repository, "status", "--porcelain") == ""
-
-
-@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
-def test_commits_work_in_a_linked_worktree(bench: Bench, repository: Path, tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    git(repository, "worktree", "add", "-q", str(tree))
-    linked = Bench(bench.tools, tree)
-    assert linked.run("Bash", command=COMMIT).text == "2\n"
-    for attack in (
-        f"echo '[core] fsmonitor = x' >> {repository}/.git/config",
-        f"echo x > {repository}/.git/hooks/pre-commit",
-        f"echo /elsewhere > {repository}/.git/worktrees/tree/commondir",
-        "echo gitdir: /elsewhere > .git",
-    ):
-        assert linked.run("Bash", command=attack).outcome is Outcome.ERROR
-    linked.run("Bash", command=f"echo x > {repository}/a")
-    assert git(tree, "status", "--porcelain") == ""
-    assert "fsmonitor" not in (repository / ".git" / "config").read_text()
-    assert (repository / "a").read_text() == "1\n"
-
-
-def test_a_pointer_that_a_command_made_up_opens_nothing(bench: Bench, home: Path, workspace: Path) -> None:
-    """A `.git` file names a folder outside; only a repository that names this workspace would be writable."""
-    fake = home / "repo"
-    (fake / "objects").mkdir(parents=True)
-    (fake / "refs").mkdir()
-    (fake / "HEAD").write_text("ref: refs/heads/main\n")
-    (workspace / ".git").write_text(f"gitdir: {fake}\n")
-    assert bench.run("Bash", command=f"touch {fake}/x").outcome is Outcome.ERROR
-    assert not (fake / "x").exists()
-
-
-PLANTS = [
-    "echo x >> .git/config",
-    "git config core.fsmonitor x",
-    "echo x > .git/hooks/pre-commit",
-    "rm -rf .git/hooks; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
-    "mv .git .old && cp -r .old .git && echo x >> .git/config",
-    "ln -f a .git/config",
-    "cp a b && mv -f b .git/config",
-    "echo x >> AGENTS.md",
-    "cp a b && mv -f b AGENTS.md",
-    "rm -f AGENTS.md && echo x > AGENTS.md",
-    "echo x > .envrc",
-    "mkdir .vscode && echo x > .vscode/tasks.json",
-    "ln -s a CLAUDE.md",
-    "mkdir -p evil && echo ../evil > .git/commondir",
-    "mkdir .idea",
-]
-
-
-@pytest.mark.parametrize("command", PLANTS)
-def test_nothing_is_planted_that_runs_later(bench: Bench, repository: Path, command: str) -> None:
-    config = (repository / ".git" / "config").read_text()
-    hooks = sorted(os.listdir(repository / ".git" / "hooks"))
-    result = bench.run("Bash", command=command)
-    assert result.outcome is Outcome.ERROR
-    assert (repository / ".git" / "config").read_text() == config
-    assert sorted(os.listdir(repository / ".git" / "hooks")) == hooks
-    assert (repository / "AGENTS.md").read_text() == "be good\n"
-    for name in (".envrc", ".vscode", ".idea", "CLAUDE.md", ".git/commondir"):
-        assert not os.path.lexists(repository / name)
-    assert git(repository, "log", "--oneline").count("\n") == 1
-
-
-def test_what_was_moved_aside_is_kept_and_told(bench: Bench, workspace: Path) -> None:
-    result = bench.run("Bash", command="echo precious > .envrc")
-    assert (workspace / f".envrc{ASIDE}-1").read_text() == "precious\n"
-    assert result.need is not None
-    assert result.need.expansion == needed(str((workspace / ".envrc").resolve()), "write")
-    assert "moved aside" in result.text
-
-
-@pytest.mark.parametrize(
-    "path", [".envrc", ".vscode/tasks.json", "AGENTS.md", "sub/CLAUDE.md", ".git/hooks/x", ".git/config"]
-)
-def test_file_tools_keep_protected_names(bench: Bench, repository: Path, path: str) -> None:
-    refused = bench.run("Write", path=path, content="x")
-    assert refused.outcome is Outcome.REFUSED
-    lacking = needed(str((repository / path).resolve()), "write")
-    assert refused.need is not None
-    assert refused.need.expansion == lacking
-    granted = with_boundary(bench, boundary(repository, Profile.ASK, *lacking.filesystem))
-    allowed = granted.run("Write", path=path, content="x")
-    # The file alone was granted: no folder is made for it.
-    assert allowed.outcome is (Outcome.OK if (repository / path).parent.exists() else Outcome.REFUSED)
-
-
-def test_a_link_to_a_protected_file_is_no_way_round(bench: Bench, repository: Path) -> None:
-    (repository / "config").symlink_to(".git/config")
-    (repository / "hooks").symlink_to(".git/hooks")
-    for path in ("config", "hooks/pre-commit", "./hooks/../config"):
-        assert bench.run("Write", path=path, content="x").outcome is Outcome.REFUSED
-    assert bench.run("Bash", command="echo x > config").outcome is Outcome.ERROR
-    assert bench.run("Bash", command="echo x > hooks/pre-commit").outcome is Outcome.ERROR
-
-
-def test_a_granted_name_is_writable(bench: Bench, repository: Path) -> None:
-    config = str((repository / ".git" / "config").resolve())
-    entry = FileEntry(path=config, access="write", scope="exact")
-    granted = with_boundary(bench, boundary(repository, Profile.ASK, entry))
-    assert granted.run("Bash", command="echo '# mine' >> .git/config").outcome is Outcome.OK
-    assert granted.run("Bash", command="echo x >> AGENTS.md").outcome is Outcome.ERROR
-
-
-@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
-def test_a_new_repository_may_be_made(bench: Bench, workspace: Path) -> None:
-    script = "git init -q . && git config user.name a && git config user.email a@example.org"
-    assert bench.run("Bash", command=script).outcome is Outcome.OK
-    assert bench.run("Bash", command="touch a && git add -A && git commit -qm first").outcome is Outcome.OK
-
-
-@pytest.mark.parametrize(
-    "more", ["git config core.fsmonitor x", "echo x > .git/hooks/pre-commit", "echo x > .git/commondir"]
-)
-def test_a_new_repository_that_would_run_something_is_moved_aside(bench: Bench, workspace: Path, more: str) -> None:
-    assert bench.run("Bash", command=f"git init -q . && {more}").outcome is Outcome.ERROR
-    assert not (workspace / ".git").exists()
-    assert (workspace / f".git{ASIDE}-1").is_dir()
-
-
-def test_hooks_that_a_configuration_names_are_protected(bench: Bench, repository: Path) -> None:
-    (repository / ".husky").mkdir()
-    git(repository, "config", "core.hooksPath", ".husky")
-    assert bench.run("Bash", command="echo x > .husky/pre-commit").outcome is Outcome.ERROR
-    assert os.listdir(repository / ".husky") == []
-
-
-def test_what_a_link_of_a_protected_name_leads_to_is_as_protected(bench: Bench, workspace: Path) -> None:
-    """Also where nothing is there yet; a grant by name opens it."""
-    (workspace / "docs").mkdir()
-    (workspace / "docs" / "a.md").write_text("obey\n")
-    (workspace / "AGENTS.md").symlink_to("docs/a.md")
-    (workspace / ".envrc").symlink_to("build/env")
-    (workspace / "out").mkdir()
-    (workspace / "CLAUDE.md").symlink_to("out/c.md")
-    for path in ("AGENTS.md", "docs/a.md", ".envrc", "build/env", "CLAUDE.md", "out/c.md"):
-        result = bench.run("Write", path=path, content="evil\n")
-        assert "sandbox_boundary_required" in result.text, path
-    plants = "echo evil > docs/a.md; mkdir -p build; echo evil > build/env; echo evil > out/c.md"
-    result = bench.run("Bash", command=plants)
-    assert (workspace / "docs" / "a.md").read_text() == "obey\n"
-    assert not (workspace / ".envrc").exists()
-    assert not (workspace / "CLAUDE.md").exists()
-    assert "moved aside" in result.text
-    entry = FileEntry(path=str((workspace / "docs" / "a.md").resolve()), access="write", scope="exact")
-    wide = with_boundary(bench, boundary(workspace, Profile.ASK, entry))
-    assert wide.run("Write", path="AGENTS.md", content="new\n").outcome is Outcome.OK
-    assert bench.run("Write", path="docs/b.md", content="fine\n").outcome is Outcome.OK
-
-
-def test_what_one_command_plants_is_not_what_another_one_found(workspace: Path) -> None:
-    planted = workspace / ".envrc"
-    guards = Guards()
-    first = Guard([str(planted)], guards)
-    planted.symlink_to("evil.sh")
-    second = Guard([str(planted)], guards)
-    assert first.put_right() == (str(planted),)
-    assert second.put_right() == ()
-    assert not planted.is_symlink()
-    planted.symlink_to("the person's own")
-    assert Guard([str(planted)], guards).put_right() == (), "nobody runs any more, so it is what was there"
-
-
-def test_no_name_is_taken_so_often_that_nothing_is_moved(workspace: Path) -> None:
-    guard = Guard([str(workspace / ".envrc")], Guards())
-    for number in range(1_000):
-        (workspace / f".envrc{ASIDE}-{number}").touch()
-    (workspace / ".envrc").write_text("evil")
-    assert guard.put_right() == (str(workspace / ".envrc"),)
-    assert not (workspace / ".envrc").exists()
-
-
 def test_what_holds_something_hidden_cannot_be_moved_away(
     processes: AsyncProcesses, workspace: Path, sandbox: Sandbox
 ) -> None:
@@ -564,7 +375,7 @@ def test_a_granted_path_that_turned_into_a_link_is_not_what_was_granted(
 
 
 def test_a_workspace_that_turned_into_a_link_is_not_entered(bench: Bench, workspace: Path, home: Path) -> None:
-    bound = with_boundary(bench, boundary(workspace))
+    bound = bench.within(boundary(workspace))
     workspace.rename(workspace.with_name("elsewhere"))
     workspace.symlink_to(home)
     result = bound.run("Bash", command="touch made")
