@@ -12,7 +12,7 @@ import msgspec
 from maka.contracts.boundary import Expansion, FileEntry, covers
 from maka.contracts.limits import EXPANSION_BYTES_MAX, EXPANSION_ENTRIES_MAX, EXPANSION_PATH_CHARS_MAX
 from maka.tools.boundary import PathError, resolved
-from maka.tools.policy import Ground, is_kernels, is_under
+from maka.tools.policy import Ground, barrier_of, is_kernels, is_under
 
 Reason = Literal[
     "invalid_expansion",
@@ -52,16 +52,19 @@ def normalise(expansion: Expansion, cwd: str, ground: Ground) -> Expansion:
         raise ExpansionError("too_many_entries", f"an expansion has at most {EXPANSION_ENTRIES_MAX} entries")
     kept: list[FileEntry] = []
     for entry in (_real(entry, cwd, ground) for entry in expansion.filesystem):
-        if not _covered(entry, kept):
-            kept = [*(one for one in kept if not _covered(one, [entry])), entry]
+        if not _is_covered(entry, kept, ground):
+            kept = [*(one for one in kept if not _is_covered(one, [entry], ground)), entry]
     found = Expansion(filesystem=tuple(kept), network=expansion.network)
     if len(msgspec.json.encode(found)) > EXPANSION_BYTES_MAX:
         raise ExpansionError("payload_too_large", f"an expansion has at most {EXPANSION_BYTES_MAX} bytes")
     return found
 
 
-def _covered(entry: FileEntry, by: list[FileEntry]) -> bool:
-    return covers(Expansion(filesystem=tuple(by)), Expansion(filesystem=(entry,)))
+def _is_covered(entry: FileEntry, by: list[FileEntry], ground: Ground) -> bool:
+    """Say so: what a barrier holds is opened by no entry above that."""
+    barrier = barrier_of(entry.path, entry.access, ground)
+    within = tuple(one for one in by if not barrier or is_under(one.path, barrier))
+    return covers(Expansion(filesystem=within), Expansion(filesystem=(entry,)))
 
 
 def _real(entry: FileEntry, cwd: str, ground: Ground) -> FileEntry:

@@ -135,6 +135,11 @@ def is_kernels(path: str) -> bool:
     return any(is_under(path, one) for one in _KERNELS) and not is_under(path, "/dev/shm")
 
 
+def barrier_of(path: str, access: Access, ground: Ground) -> str:
+    """Return the path that no permission above it opens, nothing where there is none."""
+    return _barrier(path, access, ground, ())[0]
+
+
 def _barrier(path: str, access: Access, ground: Ground, led_to: Sequence[str]) -> tuple[str, str]:
     barrier, why = "", ""
     for secret in ground.secrets:

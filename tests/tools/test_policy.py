@@ -175,6 +175,20 @@ def test_what_a_later_entry_covers_is_dropped(tmp_path: Path) -> None:
     assert normalise(found, "/", Ground()) == found
 
 
+def test_what_a_wider_entry_does_not_open_is_kept(tmp_path: Path) -> None:
+    """A secret, and a protected name, have to be granted as such, beside what is around them."""
+    home = tmp_path.resolve()
+    for name in (".ssh", "ws/.git/hooks"):
+        (home / name).mkdir(parents=True)
+    ground = Ground(secrets=(f"{home}/.ssh",))
+    key = entry(f"{home}/.ssh/id", "read", "exact")
+    hooks = entry(f"{home}/ws/.git/hooks", "write")
+    all_ssh = entry(f"{home}/.ssh", "read")
+    for both in ((entry(str(home)), key, hooks), (key, hooks, entry(str(home)))):
+        assert set(normalise(Expansion(filesystem=both), "/", ground).filesystem) == set(both)
+    assert normalise(Expansion(filesystem=(key, all_ssh)), "/", ground).filesystem == (all_ssh,)
+
+
 def test_refusals_have_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ground = Ground(own=(str(tmp_path.resolve() / "own"),))
