@@ -15,7 +15,7 @@ from maka.contracts.boundary import Boundary
 from maka.tools.identity import Content, Identity, content_of, identity_of
 from maka.tools.made import Made
 from maka.tools.policy import PROTECTED_NAMES, Ground, is_under, judge
-from maka.tools.repositories import decisive_name
+from maka.tools.repositories import common_of, decisive_name
 from maka.tools.survey import led_to, protected_paths, real_all
 from maka.tools.walk import Walk
 
@@ -139,11 +139,30 @@ class Before:
             if was is not None and now is not None and not is_held and self.holds(path):
                 later.standing[path] = Standing(now.its, now.above, was.content)
                 later._loose.add(path)
+        for path in self.walk.new_links(later.walk):
+            if any(is_under(path, root) for root in self.walk.writable) and self._may_have_made(path):
+                del later.walk.links[path]
         for path, its in self.walk.new_repositories(later.walk).items():
             name = decisive_name(path)
             inside_too = any(is_under(path, root) for root in self.walk.writable)
             if inside_too and not self.grants(name) and self._may_have_made(name):
                 later.walk.forget(path, its)
+
+    def leads_elsewhere(self, path: str) -> bool:
+        """Say whether the same thing stands there, in the same folder, and so a link on its way must have changed."""
+        was = self.standing.get(path)
+        return was is not None and identity_of(path) == was.its and is_same(was.content, content_of(path))
+
+    def is_copy(self, path: str, one: Standing, now: Walk) -> bool:
+        """Say whether it is what stands at the same place of another worktree: a new one comes with all of that."""
+        worktrees = _worktrees(self.walk)
+        for repository, roots in _worktrees(now).items():
+            for root in roots:
+                here = path[len(root) :] if is_under(path, root) else ""
+                there = (self.standing.get(other + here) for other in worktrees.get(repository, ()) if other != root)
+                if here and any(was is not None and is_same(was.content, one.content) for was in there):
+                    return True
+        return False
 
     def _may_have_made(self, path: str) -> bool:
         """Say whether something may be this command's: what has changed since it ended is someone else's."""
@@ -151,6 +170,15 @@ class Before:
             return self.ended_ns is None or os.lstat(path).st_ctime_ns <= self.ended_ns
         except OSError:
             return False
+
+
+def _worktrees(walk: Walk) -> dict[str, list[str]]:
+    """Return the worktrees of each repository."""
+    found: dict[str, list[str]] = {}
+    for path, its in walk.repositories.items():
+        if its is not None and os.path.basename(path) == ".git":
+            found.setdefault(common_of(its), []).append(os.path.dirname(path))
+    return found
 
 
 def is_same(old: Content | None, new: Content | None) -> bool:

@@ -2,14 +2,14 @@
 
 import errno
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from time import monotonic
 
 from msgspec.structs import replace
 
-from maka.contracts.boundary import Boundary, Expansion
+from maka.contracts.boundary import Boundary
 from maka.contracts.content import Outcome
-from maka.contracts.limits import EXPANSION_ENTRIES_MAX, SURVEY_DEPTH_MAX
+from maka.contracts.limits import SURVEY_DEPTH_MAX
 from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.contracts.tool_ports import BoundaryNeed, ToolResult
 from maka.tools.before import Before, Standing, is_same, names_in, standing
@@ -17,31 +17,19 @@ from maka.tools.boundary import all_the_same_text, refusal_text
 from maka.tools.closed import open_again
 from maka.tools.denied import Denied
 from maka.tools.guard import Guard, Guards, is_surely_harmless, put_aside, put_back, put_repositories_right
+from maka.tools.identity import Identity
 from maka.tools.new_repository import runs_the_same
-from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, all_needed, is_under, sandbox_policy
+from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, judge, sandbox_policy
+from maka.tools.put_right_words import LOST, MOVED, STUCK, UNDONE, UNSETTLED, all_of, as_text
 from maka.tools.repositories import decisive_name
 from maka.tools.results import with_footer
-from maka.tools.survey import protected_paths, survey, watched
+from maka.tools.survey import led_to, protected_paths, survey, watched
 from maka.tools.walk import ROOT_BYTES_MAX, Walk, real_of
-
-MOVED = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {{}}."
-UNDONE = (
-    f"These settings were replaced while the command ran, and could make git run more: moved aside (to *{ASIDE}-N), "
-    "and what stood there was put back where it was a file: {}."
-)
-STUCK = "These were changed by the command and could NOT be moved aside: {}. Remove them."
-UNSETTLED = "Not all that the command made could be looked at. The person should look for what is new in {}."
-LOST = (
-    "These protected files were replaced by someone else while the command ran: {}. From then on the sandbox did not "
-    "hold them for it: the person should look at them"
-)
 
 LOOKS_A_WALK = 10
 _ROUNDS, _RESTLESS = 64, 4
 ROUNDS_S = 3.0
 """For so long one command's end may keep others waiting, beyond what the walk before it took."""
-
-_NAMED_MAX = 50
 
 
 class Inside:
@@ -72,6 +60,7 @@ class Inside:
         self._denied: Denied | None = None
         self._suspects: frozenset[str] = frozenset()
         self._moved: set[str] = set()
+        self._links_met: dict[Identity, str] = {}
         self._undone: set[str] = set()
         self._stuck: set[str] = set()
         self._lost: set[str] = set()
@@ -120,11 +109,14 @@ class Inside:
         judged = {path: its for path, its in new.items() if not self._is_judged_otherwise(path)}
         moved, all_seen = put_repositories_right(walk.folders, judged, walk.roots)
         moved += self._put_back_renewed()
+        moved_links, all_links_moved = self._put_aside(self._planted_links(now))
+        moved += moved_links
         names = names_in(now)
         found = standing(names)
-        moved_names, all_moved = self._put_names_right(found)
+        moved_names, all_moved = self._put_names_right(now, found)
         moved += moved_names
         self._is_torn = now.is_torn and not now.is_cut
+        all_moved = all_moved and all_links_moved
         is_whole = all_seen and all_moved and not (now.is_torn or now.is_cut) and len(found) == len(set(names))
         # What a planted name or setting leads to needs no protection once that is gone.
         if not moved:
@@ -133,7 +125,21 @@ class Inside:
 
     def _is_judged_otherwise(self, path: str) -> bool:
         """Say whether a new repository was granted as such, or is a pointer that replaced another one."""
-        return self._before.grants(decisive_name(path)) or self._before.stands_in_place(path)
+        if self._before.grants(decisive_name(path)):
+            return True
+        return self._before.stands_in_place(path) and not self._before.leads_elsewhere(path)
+
+    def _planted_links(self, now: Walk) -> list[str]:
+        """Return the links in repositories to move aside: not those under names that are watched, nor moved already."""
+        for path, its in now.links.items():
+            self._links_met.setdefault(its, path)
+        watched_too = (*self._before.standing, *self._guard.before)
+        return [
+            path
+            for path in self._before.walk.new_links(now)
+            if path not in watched_too
+            and path.rpartition(f"{ASIDE}-")[0] not in (*self._guard.before, self._links_met[now.links[path]])
+        ]
 
     def _put_back_renewed(self) -> list[str]:
         moved: list[str] = []
@@ -161,14 +167,17 @@ class Inside:
         self._before.accept(path, now)
         return False
 
-    def _put_names_right(self, found: Mapping[str, Standing]) -> tuple[list[str], bool]:
+    def _put_names_right(self, now: Walk, found: Mapping[str, Standing]) -> tuple[list[str], bool]:
         """Return which protected names were moved aside, and whether all that had to be."""
         planted: list[str] = []
         for path in self._before.come(found):
             if not self._before.holds(path):
                 self._made.note(path)
-            elif not self._made.holds(path):
+            elif self._is_planted(path, found[path], now):
                 planted.append(path)
+        return self._put_aside(planted)
+
+    def _put_aside(self, planted: Sequence[str]) -> tuple[list[str], bool]:
         moved, stuck = put_aside(planted)
         self._stuck.update(stuck)
         return moved, len(moved) == len(planted)
@@ -185,10 +194,15 @@ class Inside:
         come = [path for path in self._before.come(others) if not any(is_under(path, folder) for folder in new)]
         worktrees = {folder for path in come if self._is_new_worktree(folder := os.path.dirname(path))}
         come = [path for path in come if os.path.dirname(path) not in worktrees]
-        planted = [path for path in come if self._before.holds(path) and not self._made.holds(path)]
-        moved, stuck = put_aside(planted)
-        self._stuck.update(stuck)
-        return moved, is_whole and len(moved) == len(planted)
+        ends = led_to(now, paths)
+        moved, all_moved = self._put_aside([path for path in come if self._is_planted(path, others[path], now, ends)])
+        return moved, is_whole and all_moved
+
+    def _is_planted(self, path: str, one: Standing, now: Walk, ends: Sequence[str] = ()) -> bool:
+        """Say so of what has come and is protected by now. `ends` are where settings lead."""
+        if judge(self._boundary, path, "write", self._ground, ends) is None or self._made.holds(path):
+            return False
+        return not self._before.is_copy(path, one, now)
 
     def _is_new_worktree(self, folder: str) -> bool:
         """Say whether a folder is what a repository from before notes of a worktree, wherever that is, and harmless."""
@@ -266,7 +280,7 @@ class Inside:
         """Say what the sandbox didn't hold to the end, once the verdict is known; nothing where it held all."""
         if not self._lost:
             return ""
-        return LOST.format(_as_text(self._lost))
+        return LOST.format(as_text(self._lost))
 
     def verdict(self, text: str, *, failed: bool, exit_code: int | None = None) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""
@@ -277,11 +291,11 @@ class Inside:
         unsettled = [] if is_settled or stuck else [self._boundary.workspace]
         if moved or stuck or self._undone or unsettled:
             need = BoundaryNeed(
-                expansion=_all_of(moved or self._undone or stuck or unsettled),
+                expansion=all_of(moved or self._undone or stuck or unsettled),
                 reason="it takes effect later outside the sandbox",
             )
             words = {MOVED: moved, UNDONE: self._undone - stuck, STUCK: stuck, UNSETTLED: unsettled}
-            return need, "\n".join(line.format(_as_text(paths)) for line, paths in words.items() if paths)
+            return need, "\n".join(line.format(as_text(paths)) for line, paths in words.items() if paths)
         if not failed or self._denied is None:
             return None
         lacking = self._denied.need(text, exit_code)
@@ -302,18 +316,6 @@ class Inside:
         return is_settled or self._is_torn
 
 
-def _all_of(paths: Collection[str]) -> Expansion | None:
-    """Return what grants these; what is no text can't be named to a person, and so not be granted."""
-    named = [path for path in sorted(paths) if _as_text([path]) == path][:EXPANSION_ENTRIES_MAX]
-    return all_needed(named) if named else None
-
-
 def _is_in_its_folder(path: str) -> bool:
     folder = os.path.dirname(path)
     return real_of(folder) == folder
-
-
-def _as_text(paths: Collection[str]) -> str:
-    named = sorted(paths)[:_NAMED_MAX]
-    more = f" and {len(paths) - len(named):,} more" if len(paths) > len(named) else ""
-    return os.fsencode(", ".join(named)).decode("utf-8", "replace") + more

@@ -71,16 +71,21 @@ def git_names(repository: str, modules: Iterable[str], *, worktrees: bool = True
     return paths
 
 
-def modules_of(repository: str) -> list[str]:
-    """Return the folders of a repository's submodules, also where no worktree of theirs is. Raises PermissionError."""
+def modules_of(repository: str) -> tuple[list[str], bool]:
+    """Return the folders of a repository's submodules, also where no worktree of theirs is, and whether that are all.
+
+    Raises PermissionError.
+    """
     found: list[str] = []
     level, left = [os.path.join(repository, "modules")], SURVEY_FOLDERS_MAX
     for _ in range(SURVEY_DEPTH_MAX):
         inner = [os.path.join(folder, name) for folder in level for name, is_folder in _names_in(folder) if is_folder]
         found += [module for module in inner if there(os.path.join(module, "HEAD"))]
-        level = inner[:left]
+        if len(inner) > left:
+            return found, False
+        level = inner
         left -= len(level)
-    return found
+    return found, not level
 
 
 def named_by_config(repository: str, worktree: str) -> list[str]:
@@ -95,10 +100,10 @@ def named_by_config(repository: str, worktree: str) -> list[str]:
             if there(config) and is_closed(config, os.R_OK):
                 raise PermissionError(errno.EACCES, "what it names must be known", config)
             configs.append(config)
-    return _named((*configs, *map(os.path.expanduser, _PERSONS)), worktree)
+    return _named((*configs, *map(os.path.expanduser, _PERSONS)), worktree, repository)
 
 
-def _named(configs: Iterable[str], worktree: str) -> list[str]:
+def _named(configs: Iterable[str], worktree: str, repository: str) -> list[str]:
     """Follow what some configurations include, whatever it depends on."""
     paths: list[str] = []
     waiting = list(configs)
@@ -111,7 +116,8 @@ def _named(configs: Iterable[str], worktree: str) -> list[str]:
         for one in settings_of(read_text(config)):
             path = os.path.expanduser(one.value)
             if (one.section, one.key) == ("core", "hookspath") and path not in ("", "."):
-                paths.append(os.path.normpath(os.path.join(worktree, path)))
+                # A push into it runs them in its own folder.
+                paths += [os.path.normpath(os.path.join(where, path)) for where in (worktree, repository)]
             elif one.section in ("include", "includeif") and one.key == "path" and path:
                 included = os.path.normpath(os.path.join(os.path.dirname(os.path.realpath(config)), path))
                 paths.append(included)

@@ -19,6 +19,7 @@ from time import monotonic
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.closed import is_closed
+from maka.tools.git_index import links_in
 from maka.tools.identity import identity_of
 from maka.tools.policy import ASIDE, PROTECTED_NAMES, entries, is_under
 from maka.tools.repositories import (
@@ -31,12 +32,16 @@ from maka.tools.repositories import (
     repository_of,
     shared_repository,
 )
+from maka.tools.repository_links import links_of
 
 ROOT_BYTES_MAX = 4_096 - 64 - 256
 """Of a root's path: any name in it can then be mounted."""
 
+_LINKED_MAX = 10_000
+"""Of the repositories that indexes name."""
+
 _ASIDE = re.compile(rf"({'|'.join(map(re.escape, ('.git', *PROTECTED_NAMES)))}){re.escape(ASIDE)}-[0-9a-f]+")
-"""What was moved aside is nobody's state from before, wherever it goes from there."""
+"""What was moved aside is nobody's state from before, wherever it goes from there, nor is what lies in it."""
 
 _PASSED_OVER = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
 
@@ -47,10 +52,12 @@ class Walk:
     def __init__(self, boundary: Boundary, before: "Walk | None" = None, until_s: float = inf) -> None:
         began_s = monotonic()
         self.boundary = boundary
+        self._is_first = before is None
         self._folders_max = SURVEY_FOLDERS_MAX if before is None else SURVEY_AFTER_FOLDERS_MAX
         self._passed_by: frozenset[str] = frozenset() if before is None else frozenset(before._beyond)
         self._until_s = until_s
         self._beyond: set[str] = set()
+        self._named_by_index: set[str] = set()
         self._modules_in: dict[str, list[str]] = {}
         self._modules_at: set[str] = set()
         asks = boundary.profile is Profile.ASK
@@ -65,9 +72,13 @@ class Walk:
         self.is_cut = False
         """Says whether there was more that may have come than could be looked at."""
         self.places = [(root, path, _repository_at(path)) for root in self.roots for path in self._named(root)]
+        self.places += self._linked()
         self.folders = {its: identity_of(its) for _, _, its in self.places if its is not None}
         self._broken = {path: identity_of(path) for path, its in self.repositories.items() if its is None}
         self.modules = self._modules()
+        self.links, all_looked_into = links_of(self._own_folders(), until_s)
+        """The links inside of repositories."""
+        self.is_cut = self.is_cut or not all_looked_into
         self.took_s = monotonic() - began_s
 
     @property
@@ -115,7 +126,7 @@ class Walk:
             path: its
             for path, its in now.repositories.items()
             if (now.folders.get(its) not in known if its is not None else now._broken.get(path) not in broken)
-            and self.saw(path)
+            and (self.saw(path) or path in now._named_by_index)
         }
         seen = {*self.git, *self.folders, *new.values()} - {None}
         modules = set(now.modules) - set(self.modules)
@@ -145,16 +156,29 @@ class Walk:
         paths = [*(name for names in self.names.values() for name in names), *self.shared_names]
         return [path for path in paths if any(is_under(path, root) for root in self.writable)]
 
+    def new_links(self, now: "Walk") -> list[str]:
+        """Return the links inside of repositories that have come meanwhile; those that were moved haven't.
+
+        One that was moved aside is nobody's from before, but where it lies.
+        """
+        known = {its for path, its in self.links.items() if ASIDE not in os.path.basename(path)}
+        new = (path for path, its in now.links.items() if its not in known and self.links.get(path) != its)
+        return [path for path in new if self.saw(path)]
+
+    def _own_folders(self) -> list[str]:
+        """Return the folders of repositories that can be written."""
+        found = (*self.git, *filter(None, self.repositories.values()))
+        return [path for path in dict.fromkeys(found) if any(is_under(path, root) for root in self.writable)]
+
     def _modules(self) -> list[str]:
         """Return the folders of the submodules that can be written; what is closed there comes into `closed`."""
         found: list[str] = []
-        for repository in dict.fromkeys((*self.git, *filter(None, self.repositories.values()))):
+        for repository in self._own_folders():
             if monotonic() > self._until_s:
                 self.is_cut = True
                 break
             try:
-                inside = any(is_under(repository, one) for one in self.writable)
-                found += self._modules_of(repository) if inside else []
+                found += self._modules_of(repository)
             except PermissionError as closed:
                 self.closed.append(str(closed.filename))
         return found
@@ -167,7 +191,8 @@ class Walk:
         if repository not in self._modules_in:
             at = real_of(os.path.join(repository, "modules"))
             is_new = at not in self._modules_at and any(is_under(at, one) for one in self.writable)
-            self._modules_in[repository] = modules_of(repository) if is_new else []
+            self._modules_in[repository], is_whole = modules_of(repository) if is_new else ([], True)
+            self.is_cut = self.is_cut or not is_whole
             self._modules_at.add(at)
         return self._modules_in[repository]
 
@@ -201,13 +226,37 @@ class Walk:
                     path = os.path.join(folder, name)
                     if name in PROTECTED_NAMES or name == ".git":
                         yield path
-                    elif kind == "folder" and name not in _PASSED_OVER and _ASIDE.fullmatch(name) is None:
+                    elif kind == "folder" and not self._passes_over(name):
                         below.append(path)
                     elif kind == "link" and (led := _folder_in(path, root)) is not None:
                         below.append(led)
             level = [path for path in dict.fromkeys(below) if path not in met]
             met.update(level)
         self._beyond.update(level)
+
+    def _passes_over(self, name: str) -> bool:
+        return name in _PASSED_OVER or (self._is_first and _ASIDE.fullmatch(name) is not None)
+
+    def _linked(self) -> Iterator[tuple[str, str, str | None]]:
+        """Yield the repositories that another one's index names, also where nobody looked: git goes into each."""
+        met = {path for _, path, _ in self.places}
+        waiting = [(path, its) for _, path, its in self.places if its is not None and os.path.basename(path) == ".git"]
+        left = _LINKED_MAX
+        while waiting:
+            path, its = waiting.pop()
+            links, is_whole = links_in(its)
+            if not is_whole or len(links) > left or monotonic() > self._until_s:
+                self.is_cut = True
+            for link in links[:left]:
+                place = os.path.join(real_of(os.path.join(os.path.dirname(path), link)), ".git")
+                root = next((root for root in self.roots if is_under(place, root)), None)
+                if root is not None and place not in met and os.path.lexists(place):
+                    met.add(place)
+                    self._named_by_index.add(place)
+                    linked = _repository_at(place)
+                    waiting += [] if linked is None else [(place, linked)]
+                    yield root, place, linked
+            left -= len(links[:left])
 
     def _leave_out(self, folder: str) -> None:
         self._beyond.add(folder)

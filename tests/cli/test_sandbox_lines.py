@@ -13,7 +13,7 @@ from maka.contracts.process_ports import Launch
 from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
 from maka.edges.sandbox import NoSandbox, find_sandbox
 from maka.edges.scripted_model import Call, ScriptedModel, Turn, by_step
-from maka.tools import inside
+from maka.tools import put_right_words as right
 from tests.cli.conftest import Cli
 from tests.cli.real import BARE_PYTEST, Here
 
@@ -66,7 +66,7 @@ def test_what_is_moved_aside_is_told_to_the_person(tmp_path: Path, cli: Cli) -> 
     told = "These were changed by the command and were moved aside (to *.maka-aside-N): "
     assert f"maka: {told}" in done.err, done
     assert f"\n  ! {told}" in machine.maka("show", "@last").out
-    for words in (inside.MOVED, inside.UNDONE, inside.STUCK, inside.UNSETTLED, inside.LOST):
+    for words in (right.MOVED, right.UNDONE, right.STUCK, right.UNSETTLED, right.LOST):
         assert len(aside_lines(f"it ran\n{words.format('a, b')}\n")) == 1
 
 

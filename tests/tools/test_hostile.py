@@ -49,8 +49,11 @@ def test_decoys_shield_nothing(bench: Bench) -> None:
     one = "mkdir -p $p; git init -q $p; git -C $p config core.fsmonitor x; p=$p/.git/n"
     nested = f"p=build; for i in 1 2 3 4 5 6; do {one}; done"
     assert all_gone(bench, bench.run("Bash", command=f"{nested}; {PLANT}").text)
-    uncovered = "mv $(dirname $(find build -path '*n/.git' -type d | head -1)) lib"
-    assert "lib/.git" in bench.run("Bash", command=uncovered).text, "what was moved aside is nobody's from before"
+    assert not list(bench.cwd.glob("build/**/.git")), "no other one is left in what was moved aside"
+    back = (
+        "mv build/.git.maka-aside-1/n lib && cd lib && mv .git.maka-aside-1 .git && mv .git/HEAD.maka-aside-1 .git/HEAD"
+    )
+    assert "lib/.git" in bench.run("Bash", command=back).text, "what was moved aside is nobody's from before"
     assert not (bench.cwd / "lib" / ".git").exists()
 
 

@@ -1,0 +1,34 @@
+"""What is said, to the model and to people, of what was put right when a command had ended."""
+
+import os
+from collections.abc import Collection
+
+from maka.contracts.boundary import Expansion
+from maka.contracts.limits import EXPANSION_ENTRIES_MAX
+from maka.tools.policy import ASIDE, all_needed
+
+MOVED = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {{}}."
+UNDONE = (
+    f"These settings were replaced while the command ran, and could make git run more: moved aside (to *{ASIDE}-N), "
+    "and what stood there was put back where it was a file: {}."
+)
+STUCK = "These were changed by the command and could NOT be moved aside: {}. Remove them."
+UNSETTLED = "Not all that the command made could be looked at. The person should look for what is new in {}."
+LOST = (
+    "These protected files were replaced by someone else while the command ran: {}. From then on the sandbox did not "
+    "hold them for it: the person should look at them"
+)
+
+_NAMED_MAX = 50
+
+
+def all_of(paths: Collection[str]) -> Expansion | None:
+    """Return what grants these; what is no text can't be named to a person, and so not be granted."""
+    named = [path for path in sorted(paths) if as_text([path]) == path][:EXPANSION_ENTRIES_MAX]
+    return all_needed(named) if named else None
+
+
+def as_text(paths: Collection[str]) -> str:
+    named = sorted(paths)[:_NAMED_MAX]
+    more = f" and {len(paths) - len(named):,} more" if len(paths) > len(named) else ""
+    return os.fsencode(", ".join(named)).decode("utf-8", "replace") + more

@@ -1,0 +1,147 @@
+"""Links in and around repositories, and hooks that a setting names for each worktree: git follows all of them."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from maka.contracts.content import Outcome
+from maka.contracts.sandbox_ports import Sandbox
+from maka.edges.processes import AsyncProcesses
+from maka.tools import repositories
+from maka.tools.walk import Walk
+from tests.tools.conftest import MOUNTING, make_tools
+from tests.tools.harness import CHILD_ENV, Bench, boundary, git
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is missing"),
+    pytest.mark.parametrize("sandbox", MOUNTING, indirect=True),
+]
+NAMED = "git -c user.name=a -c user.email=a@example.org"
+HOOK = "printf '#!/bin/sh\\ntouch %s\\n' MARK > PATH; chmod +x PATH"
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    return tmp_path / "was-run"
+
+
+@pytest.fixture
+def bench(processes: AsyncProcesses, repository: Path, sandbox: Sandbox) -> Bench:
+    return Bench(make_tools(processes, sandbox=sandbox), repository)
+
+
+def hook(path: str, mark: Path) -> str:
+    return HOOK.replace("PATH", path).replace("MARK", str(mark))
+
+
+def commits(folder: Path) -> None:
+    """Commit as the person, whatever comes of it: a planted hook may fail."""
+    words = (*NAMED.split(), "commit", "-q", "--allow-empty", "-m", "touch was-run")
+    subprocess.run(words, cwd=folder, env=CHILD_ENV, check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("name", ["COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/main", "ORIG_HEAD", "objects/info"])
+def test_git_writes_nothing_through_a_new_link(bench: Bench, tmp_path: Path, name: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine\n")
+    command = f"rm -rf .git/{name}; mkdir -p $(dirname .git/{name}); ln -s {precious} .git/{name}"
+    text = bench.run("Bash", command=command).text
+    assert "moved aside" in text and f".git/{name}" in text
+    commits(bench.cwd)
+    git(bench.cwd, "reset", "-q", "--hard")
+    assert precious.read_text() == "mine\n"
+
+
+def test_what_was_moved_aside_is_no_link_from_before(bench: Bench, tmp_path: Path) -> None:
+    bench.run("Bash", command=f"ln -s {tmp_path} .git/MERGE_MSG")
+    aside = ".git/MERGE_MSG.maka-aside-1"
+    assert bench.run("Bash", command="echo other").text == "other\n", "where it lies it is looked at no more"
+    assert ".git/MERGE_MSG" in bench.run("Bash", command=f"mv {aside} .git/MERGE_MSG").text
+    assert not (bench.cwd / ".git" / "MERGE_MSG").is_symlink()
+
+
+def test_a_link_that_was_there_stays_and_may_be_moved_with_its_folder(bench: Bench, tmp_path: Path) -> None:
+    link = bench.cwd / "lib" / ".git" / "logs"
+    git(bench.cwd, "init", "-q", "lib")
+    link.symlink_to(tmp_path)
+    result = bench.run("Bash", command="mkdir other && git status -s")
+    assert result.outcome is Outcome.OK and link.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["lib", "third/lib"])
+def test_a_submodule_behind_a_link_is_none(bench: Bench, name: str) -> None:
+    """What stands there is looked at as a repository only if git makes one of it."""
+    at = f".git/modules/{name}"
+    command = f"git init -q --bare .git/lfs/g; mkdir -p $(dirname {at}); ln -s $PWD/.git/lfs/g {at}"
+    assert at in bench.run("Bash", command=command).text
+    assert not (bench.cwd / at).is_symlink()
+
+
+def test_more_submodules_than_can_be_looked_at_are_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Walk(boundary(bench.cwd))
+    for number in range(4):
+        (bench.cwd / ".git" / "modules" / str(number)).mkdir(parents=True)
+    assert not before.after().is_cut
+    monkeypatch.setattr(repositories, "SURVEY_FOLDERS_MAX", 3)
+    assert before.after().is_cut
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("wt", "git worktree add -q wt; mkdir -p wt/.husky; HOOK"),
+        ("sub", "mkdir -p sub/.husky; echo 'gitdir: ../.git' > sub/.git; HOOK"),
+        ("sub", "mkdir -p sub/.husky; ln -s ../.git sub/.git; HOOK"),
+        ("x/y", "mkdir -p x/y h; ln -s ../../.git x/y/.git; ln -s ../../h x/y/.husky; HOOK"),
+    ],
+)
+def test_hooks_that_a_setting_names_for_a_new_worktree_are_judged(
+    bench: Bench, mark: Path, place: str, command: str
+) -> None:
+    git(bench.cwd, "config", "core.hooksPath", ".husky")
+    bench.run("Bash", command=command.replace("HOOK", hook(f"{place}/.husky/post-commit", mark)))
+    commits(bench.cwd / place)
+    assert not mark.exists()
+    later = bench.run("Bash", command=f"mkdir -p {place}/.husky; {hook(f'{place}/.husky/post-commit', mark)}")
+    assert later.outcome is Outcome.ERROR or not (bench.cwd / place / ".git").exists()
+    commits(bench.cwd / place)
+    assert not mark.exists()
+
+
+def test_the_same_hooks_as_from_before_may_stay_in_a_new_worktree(bench: Bench, mark: Path) -> None:
+    """Those that are committed come with each worktree."""
+    hooks = bench.cwd / ".husky"
+    hooks.mkdir()
+    (hooks / "post-commit").write_text(f"#!/bin/sh\ntouch {mark}\n")
+    (hooks / "post-commit").chmod(0o755)
+    git(bench.cwd, "add", "-A")
+    git(bench.cwd, "commit", "-qm", "hooks")
+    git(bench.cwd, "config", "core.hooksPath", ".husky")
+    assert bench.run("Bash", command="git worktree add -q wt; echo made").text == "made\n"
+    assert (bench.cwd / "wt" / ".husky" / "post-commit").exists()
+    changed = "git worktree add -q other; echo true >> other/.husky/post-commit"
+    assert "other/.husky" in bench.run("Bash", command=changed).text
+    assert not (bench.cwd / "other" / ".husky").exists()
+
+
+def test_hooks_of_a_push_into_it_are_protected(bench: Bench, mark: Path, tmp_path: Path) -> None:
+    """Those are run in the repository's own folder, and a path is looked up from there."""
+    git(bench.cwd, "config", "core.hooksPath", ".husky")
+    bench.run("Bash", command=f"mkdir -p .git/.husky; {hook('.git/.husky/pre-receive', mark)}")
+    git(tmp_path, "clone", "-q", str(bench.cwd), "clone")
+    git(tmp_path / "clone", "push", "-q", "origin", "HEAD:refs/heads/other")
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("place", ["node_modules", "third"])
+@pytest.mark.parametrize("pointer", ["echo 'gitdir: ../PLACE/l' > sub/.git", "ln -s ../PLACE/l sub/.git"])
+def test_a_pointer_whose_way_leads_elsewhere_is_judged_anew(bench: Bench, mark: Path, place: str, pointer: str) -> None:
+    begun = f"mkdir -p sub {place}; ln -s ../.git {place}/l; {pointer}".replace("PLACE", place)
+    bench.run("Bash", command=begun)
+    evil = f"git init -q {place}/g; {hook(f'{place}/g/.git/hooks/post-commit', mark)}; ln -sfn g/.git {place}/l"
+    bench.run("Bash", command=evil)
+    bench.run("Bash", command="true")
+    commits(bench.cwd / "sub")
+    assert not mark.exists()
