@@ -20,7 +20,7 @@ from maka.tools.guard import Guard, Guards, is_surely_harmless, put_aside, put_b
 from maka.tools.identity import Identity
 from maka.tools.new_repository import runs_the_same
 from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, judge, sandbox_policy
-from maka.tools.put_right_words import LOST, MOVED, STUCK, UNDONE, UNSETTLED, all_of, as_text
+from maka.tools.put_right_words import LOST, MOVED, STUCK, UNDONE, UNHELD, UNSETTLED, all_of, as_text
 from maka.tools.repositories import decisive_name
 from maka.tools.results import with_footer
 from maka.tools.survey import led_to, protected_paths, survey, watched
@@ -277,10 +277,9 @@ class Inside:
         return replace(result, text=with_footer(result.text, *notes), need=need) if notes else result
 
     def note(self) -> str:
-        """Say what the sandbox didn't hold to the end, once the verdict is known; nothing where it held all."""
-        if not self._lost:
-            return ""
-        return LOST.format(as_text(self._lost))
+        """Say what the sandbox didn't hold, or not to the end, once the verdict is known; nothing where it held all."""
+        lost = LOST.format(as_text(self._lost)) if self._lost else ""
+        return ". ".join(filter(None, (lost, UNHELD if self._before.walk.is_cut else "")))
 
     def verdict(self, text: str, *, failed: bool, exit_code: int | None = None) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection
 
 from maka.contracts.boundary import Expansion
-from maka.contracts.limits import EXPANSION_ENTRIES_MAX
+from maka.contracts.limits import EXPANSION_ENTRIES_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.policy import ASIDE, all_needed
 
 MOVED = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {{}}."
@@ -17,6 +17,10 @@ UNSETTLED = "Not all that the command made could be looked at. The person should
 LOST = (
     "These protected files were replaced by someone else while the command ran: {}. From then on the sandbox did not "
     "hold them for it: the person should look at them"
+)
+UNHELD = (
+    "The folders of this session are too large to be looked at whole before a command "
+    f"({SURVEY_FOLDERS_MAX:,} folders): protected names further down were not held"
 )
 
 _NAMED_MAX = 50

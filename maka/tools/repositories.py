@@ -195,8 +195,10 @@ def kinds_exactly_in(folder: str, until_s: float = inf) -> tuple[list[tuple[str,
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
+        if error.errno in (errno.EACCES, errno.EPERM):
             return [], True
+        if error.errno == errno.ENAMETOOLONG:  # git can go there, from a folder further down
+            return [], False
         raise FileNotFoundError(error.errno, "it was moved, or replaced", folder) from None
     try:
         # A link above it would have been followed.

@@ -154,6 +154,7 @@ def test_what_wasnt_looked_at_before_is_nobodys_planting(workspace: Path, monkey
     (workspace / ".idea").mkdir()
     assert f"{workspace.resolve()}/.idea." in ended(command)
     assert not (workspace / ".idea").exists()
+    assert "protected names further down were not held" in command.note()
     assert all((workspace / f"{number:02}" / "CLAUDE.md").exists() for number in range(40))
     assert all((workspace / f"{number:02}" / ".git").exists() for number in range(40))
 
