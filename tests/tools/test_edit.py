@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maka.contracts.content import Outcome
-from maka.tools.edit_match import COUNTED_MAX, MatchError, find, lines_like, replaced
+from maka.tools.edit_lines import lines_like
+from maka.tools.edit_match import MatchError, find, replaced
+from maka.tools.edit_place import COUNTED_MAX
 from tests.tools.harness import Bench, Recorder
 
 LINES = st.tuples(st.sampled_from(["", "a", " b"]), st.sampled_from(["\n", "\r\n"]))
