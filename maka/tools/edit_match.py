@@ -6,8 +6,8 @@ Laws:
   Blanks may differ at a line's ends, and then between its words; never within quotes on one line, where they are
   part of the text. What is put in is indented as the file is, or refused.
 - What is put in is literal text: nothing in it is a pattern. Its line ends follow the file's, line by line, so that a
-  line that stays keeps its own. Escapes are resolved only where the same ones had to be to find the place, and that
-  is said.
+  line that stays keeps its own. Escapes are resolved only where old_string's had to be to find the place, and then
+  all of them.
 - Look-alike characters are never matched silently: they make a hint.
 """
 
@@ -57,7 +57,7 @@ def find(text: str, old: str, new: str, mask: Callable[[str], str] = str) -> Mat
     raw = text[base:]
     breaks = [match.start() for match in re.finditer("\r\n", raw)]
     view = raw.replace("\r\n", "\n") if breaks else raw
-    found = _locate(view, old.replace("\r\n", "\n") if breaks else old, new, mask)
+    found = _locate(view, old.replace("\r\n", "\n") if breaks else old, new, bool(breaks), mask)
     # The k-th two-character line end stands k places earlier in the view.
     shifted = [at - number for number, at in enumerate(breaks)]
 
@@ -80,16 +80,22 @@ def replaced(text: str, match: Match) -> str:
     return text[: match.start] + match.new + text[match.end :]
 
 
-def _locate(view: str, old: str, new: str, mask: Callable[[str], str]) -> Found:
+def _locate(view: str, old: str, new: str, pairs: bool, mask: Callable[[str], str]) -> Found:
     exact = places(view, old)
     if exact:
         only_one(exact, view, "old_string occurs")
         return Found(exact[0], exact[0] + len(old), new)
     if len("".join(old.split())) >= LOOSE_CHARS_MIN and "\0" not in old:
-        for attempt in (by_lines, unescaped):
-            found = attempt(view, old, new)
-            if found is not None:
-                return found
+        looser = by_lines(view, old, new), unescaped(view, old, new, pairs)
+        found = [one for one in looser if one is not None]
+        if len(found) > 1:
+            spaced, plain = (view.count("\n", 0, one.start) + 1 for one in found)
+            raise MatchError(
+                f"old_string isn't there exactly; but for spaces it is at line {spaced}, with its escapes resolved at "
+                f"line {plain}: copy the exact text from the file"
+            )
+        if found:
+            return found[0]
     raise MatchError("old_string was not found" + _hint(view, old, mask))
 
 
