@@ -98,7 +98,7 @@ def _doubts(text: str) -> set[str]:
             doubts |= {sign for sign in crossed if len(quote) == 1}
             opened = ""
         elif quote and not opened:
-            opened, crossed = quote, set()
+            opened, crossed = quote, set[str]()
         elif token["end"] or token["blank"]:
             crossed = {"in quotes"}
             if token["blank"] and token.start() != behind and text[token.start() - 1] != "\n":

@@ -1,13 +1,13 @@
 """Where in a text lines are that are equal to given ones but for their blanks. Pure.
 
 Law: blanks may differ at a line's ends, and then between its words; never within quotes on one line, where they are
-part of the text.
+part of the text. What is put in is `edit_fit`'s.
 """
 
 import re
 from collections.abc import Callable
 
-from maka.tools.edit_fit import indented_like
+from maka.tools.edit_fit import fitted
 from maka.tools.edit_place import COUNTED_MAX, Found, only_one
 
 _BLANKS = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`|["'`].*)|[ \t]+""")
@@ -21,7 +21,8 @@ def by_lines(view: str, old: str, new: str) -> Found | None:
     lines, size = view.split("\n"), len(wanted)
     how = "the spaces at line ends and beginnings differ"
     if not (at := lines_like(lines, wanted, trimmed)):
-        at, how = lines_like(lines, wanted, _spaced), "the spaces between words differ"
+        at = lines_like(lines, wanted, _spaced)
+        how = "the spaces between words differ; beside words that stay the file's were kept"
     if not at:
         return None
     begins = [0]
@@ -33,8 +34,10 @@ def by_lines(view: str, old: str, new: str) -> Found | None:
         return None
     if ends_line and end == len(view):
         new = re.sub("\r?\n\\Z", "", new)  # old_string ends with a line break that isn't there: nor is new_string's
-    fitted, moved = indented_like(lines[at[0] : at[0] + size], wanted, new)
-    return Found(start, min(end + ends_line, len(view)), fitted, how + moved)
+    # A last line end isn't the beginning of one more line where old_string has one, too.
+    last = "\n" if ends_line and new.endswith("\n") else ""
+    put, moved = fitted(lines[at[0] : at[0] + size], wanted, new.removesuffix(last)) if new else ("", "")
+    return Found(start, min(end + ends_line, len(view)), put + last, how + moved)
 
 
 def lines_like(lines: list[str], wanted: list[str], key: Callable[[str], str]) -> list[int]:

@@ -4,7 +4,7 @@ Laws:
 - An exact match that occurs once wins; one that occurs more often is refused with the count.
 - Looser matches are tried only where there is no exact one, must be unique too, and are always named in the result.
   Blanks may differ at a line's ends, and then between its words; never within quotes on one line, where they are
-  part of the text. What is put in is indented as the file is, or refused.
+  part of the text. A line that stays keeps the file's bytes; what is put in has the file's blanks, or is refused.
 - What is put in is literal text: nothing in it is a pattern. Its line ends follow the file's, line by line, so that a
   line that stays keeps its own. Escapes are resolved only where old_string's had to be to find the place, and then
   all of them.
