@@ -27,34 +27,25 @@ def fitted(there: list[str], wanted: list[str], new: str) -> tuple[str, str]:
     ends = ["\r" if line.endswith("\r") else "" for line in new.split("\n")]
     given = [line.removesuffix("\r") for line in new.split("\n")]
     places = aligned(given, wanted)
-    kept = _kept(there, wanted, given, places)
-    others = [number for number, line in enumerate(given) if kept[number] is None and line.strip(" \t")]
-    real_of = _indents(there, wanted, {_indent(given[number]) for number in others})
-    pairs = _pairs(wanted, given, {*others}, places)
+    lines = [there[place] if stays else line for line, (place, stays) in zip(given, places, strict=True)]
+    # The indentation of a line that was moved or copied is judged, too: it may be that of another block.
+    put_in = [number for number, line in enumerate(given) if line.strip(" \t") and not places[number][1]]
+    real_of = _indents(there, wanted, {_indent(given[number]) for number in put_in})
+    own: dict[str, set[str]] = {}
     known: Blanks = set()
     for want, line in zip(wanted, there, strict=True):
+        own.setdefault(want, set()).add(line)
         known |= _between(want, line)
-    lines = [line if own is None else own for line, own in zip(given, kept, strict=True)]
-    for number in others:
+    pairs = _pairs(wanted, given, {number for number in put_in if given[number] not in own}, places)
+    for number in put_in:
         line, was = given[number], pairs.get(number)
-        put = _added(line, known) if was is None else _changed(line, wanted[was], there[was])
+        if line in own:
+            put = _moved(line, own[line])
+        else:
+            put = _added(line, known) if was is None else _changed(line, wanted[was], there[was])
         lines[number] = (_indent(line) if real_of is None else real_of[_indent(line)]) + put
     how = "" if real_of is None else "; new_string was indented like the text it replaces"
     return "\n".join(line + end for line, end in zip(lines, ends, strict=True)), how
-
-
-def _kept(there: list[str], wanted: list[str], given: list[str], places: list[tuple[int, bool]]) -> list[str | None]:
-    """Return the file's own line for each given one that stays, in its place or in another."""
-    own: dict[str, set[str]] = {}
-    for want, line in zip(wanted, there, strict=True):
-        own.setdefault(want, set()).add(line)
-    kept: list[str | None] = []
-    for line, (place, stays) in zip(given, places, strict=True):
-        ways = own.get(line, set[str]())
-        if len(ways) > 1 and not stays and line not in ways and line.strip(" \t"):
-            raise _unclear(f"has the line {line.strip()[:80]!a} in several ways, and which one of them")
-        kept.append(there[place] if stays else min(ways) if len(ways) == 1 else None)
-    return kept
 
 
 def _pairs(wanted: list[str], given: list[str], others: set[int], places: list[tuple[int, bool]]) -> dict[int, int]:
@@ -111,6 +102,13 @@ def _changed(line: str, want: str, there: str) -> str:
             beside |= {between[number - longer]} if number + 1 >= len(words) - last else set()
         put += [_stays(gap, beside) if beside else _new(gap, {*between}), words[number + 1]]
     return "".join(put) + _stays(tail, {(was_tail, own_tail)})
+
+
+def _moved(line: str, ways: set[str]) -> str:
+    """Return a line that is somewhere else in old_string, without its indentation, as the file has it there."""
+    if len(ways) > 1 and line not in ways:
+        raise _unclear(f"has the line {line.strip()[:80]!a} in several ways, and which one of them")
+    return (line if line in ways else min(ways)).lstrip(" \t")
 
 
 def _added(line: str, known: Blanks) -> str:

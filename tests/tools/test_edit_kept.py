@@ -77,6 +77,7 @@ def test_a_line_that_stays_keeps_its_blanks(bench: Bench, text: str, old: str, n
         ("bobby\t3\n", "bobby 3", "bobby x 3", None),
         ("bobby\t3\n", "bobby 3", "bobby 3 x", None),
         (TSV, "name age\nbobby 3\n", "name age\nbobby 3\ncat 5\n", None),
+        ("a:\n\tb  = 1\n\tc = 2\n", "a:\n  b = 1\n  c = 2", "a:\n  c = 2\n  b = 1", "a:\n\tc = 2\n\tb  = 1\n"),
         ("a\tb\nx\na  b\n", "a b\nx\na b", "a b\nx\na b\ny\na b", None),
     ],
 )
@@ -97,6 +98,12 @@ def test_blanks_that_cant_be_told_are_refused_with_what_to_do(bench: Bench, new:
     result = bench.begin("Edit", seen={}, path="f", old_string="bobby 3", new_string=new).wait()
     assert (result.outcome, path.read_text()) == (Outcome.ERROR, "bobby\t3\n")
     assert UNCLEAR in result.text
+
+
+def test_a_copy_of_a_line_in_another_block_isnt_indented_as_the_line_is() -> None:
+    text = "class A:\n    def f(self):\n        pass\n"
+    with pytest.raises(MatchError, match="its indentation differs from the file's"):
+        find(text, "class A:\ndef f(self):\npass", "class A:\npass\ndef f(self):\npass")
 
 
 WORDS = st.sampled_from(["a", "bb", "x:", "#"])
