@@ -8,25 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maka.contracts.content import Outcome
-from maka.tools.edit_lines import lines_like
 from maka.tools.edit_match import MatchError, find, replaced
 from maka.tools.edit_place import COUNTED_MAX
 from tests.tools.harness import Bench, Recorder
 
 LINES = st.tuples(st.sampled_from(["", "a", " b"]), st.sampled_from(["\n", "\r\n"]))
-
-
-class Key(str):
-    """Text that counts how often it is compared."""
-
-    __slots__ = ()
-    compared = 0
-
-    def __eq__(self, other: object) -> bool:
-        Key.compared += 1
-        return str.__eq__(self, str(other))
-
-    __hash__ = str.__hash__
 
 
 def edit(bench: Bench, data: bytes, old: str, new: str) -> tuple[Outcome, str, bytes]:
@@ -330,21 +316,6 @@ def test_where_no_indentation_differs_or_nothing_is_put_in_none_is_changed(
 def test_a_place_that_nearly_fits_is_named(bench: Bench) -> None:
     text = edit(bench, b"one\ndef f():\n    return 1\n", "def f():\n    return 7", "x")[1]
     assert "its first line is at line 2" in text
-
-
-@pytest.mark.parametrize("there", [["a"] * 4_000, ["a", "b"] * 2_000])
-def test_the_search_for_lines_costs_no_more_than_they_are(there: list[str]) -> None:
-    """However often they repeat: nothing stops a search on its way."""
-    Key.compared = 0
-    assert lines_like(there, [*there[:2_000], "c"], Key) == []
-    assert lines_like(there, [*there[:1_999], "c", *there[:1_999]], Key) == []
-    assert Key.compared <= 8 * len(there)
-
-
-@given(st.lists(st.sampled_from("ab"), max_size=14), st.lists(st.sampled_from("abc"), min_size=1, max_size=5))
-def test_the_search_for_lines_finds_every_place(lines: list[str], wanted: list[str]) -> None:
-    places = [at for at in range(len(lines)) if lines[at : at + len(wanted)] == wanted]
-    assert lines_like(lines, wanted, str) == places
 
 
 @pytest.mark.parametrize("text", ["a" * 10_000, " aaaaa \n" * 10_000])
