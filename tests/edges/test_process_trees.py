@@ -174,7 +174,7 @@ def test_who_outlives_kill_is_named(start: Start, monkeypatch: pytest.MonkeyPatc
 OWNER = """
 import sys
 import msgspec
-from maka.contracts.tool_ports import Launch
+from maka.contracts.process_ports import Launch
 from maka.edges.spawn_gate import spawn_gated
 child = spawn_gated(Launch(argv=("bash", "-c", sys.argv[2])), sys.argv[1], {"PATH": "/usr/bin:/bin"})
 child.open_gate()

@@ -172,7 +172,7 @@ def test_the_gate_dies_with_its_owner(tmp_path: Path) -> None:
     """A real owner is killed while its child waits: the child ends without having run."""
     owner = (
         "import sys\n"
-        "from maka.contracts.tool_ports import Launch\n"
+        "from maka.contracts.process_ports import Launch\n"
         "from maka.edges.spawn_gate import spawn_gated\n"
         "child = spawn_gated(Launch(argv=('touch', 'mark')), sys.argv[1], {'PATH': '/usr/bin:/bin'})\n"
         "print(child.pid, flush=True)\n"
