@@ -3,7 +3,7 @@
 No command begins before its fact is durable: a process waits behind its gate until `release`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -18,12 +18,13 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     `is_boxed` says that a sandbox stands in front of the command. It has the command's variables among its inputs, and
     gets none of them: some name libraries that a command may have written. And it waits behind the gate by itself, when
-    all is set up.
+    all is set up. `sweep` removes what it leaves on this machine where it was killed; it may take long.
     """
 
     argv: tuple[str, ...]
     inputs: tuple[bytes, ...] = ()
     is_boxed: bool = False
+    sweep: Callable[[], None] | None = None
 
 
 class ProcessSpec(Struct, frozen=True, kw_only=True):

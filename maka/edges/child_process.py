@@ -7,6 +7,8 @@ Laws:
   nothing behind. A child may write for a moment after its parent (a `>(tee log)` does), so one that holds the output
   has half of PIPE_DRAIN_S before TERM, and all have as long before KILL.
 - The leader is collected last: until then its number is nobody else's.
+- What a sandbox leaves where it was killed is removed on a thread of its own. The end waits for that, but not for long:
+  a huge folder goes in its own time.
 - After `ended` nothing comes: the pipes are closed even where a survivor still holds their other ends.
 """
 
@@ -23,6 +25,7 @@ from maka.contracts.limits import (
     KILL_GRACE_S,
     PIPE_DRAIN_S,
     SANDBOX_WORDS_BYTES_MAX,
+    SWEEP_WAIT_S,
     TERM_GRACE_S,
     TOOL_WATCH_EVERY_S,
 )
@@ -73,6 +76,7 @@ class ChildProcess:
         self._exited = False
         self._code: int | None = None
         self._limit: LimitMet | None = None
+        self._swept = False
         self._over = False
         self._pipes: tuple[OutputPipe, ...] = ()
         self._pidfd: int | None = None
@@ -111,6 +115,7 @@ class ChildProcess:
             if await self._set_up():
                 self._listener.waiting(gated.identity)
             end = await self._live(gated)
+            await self._sweep()
         except BaseException:
             # The I/O thread closes, or a listener failed: nobody would end the child later.
             self._abandon(gated)
@@ -209,6 +214,24 @@ class ChildProcess:
         alive = await survivors
         await self._until(self._has_exited, POLL_S)
         return alive
+
+    async def _sweep(self) -> None:
+        sweep = self._spec.launch.sweep
+        if sweep is None or (self._code is not None and self._code >= 0):
+            return
+
+        def work() -> None:
+            try:
+                sweep()
+            finally:
+                self._io.call_soon(self._on_swept)
+
+        threading.Thread(target=work, name="maka-sweep", daemon=True).start()
+        await self._until(lambda: self._swept, SWEEP_WAIT_S)
+
+    def _on_swept(self) -> None:
+        self._swept = True
+        self._changed.set()
 
     async def _until(self, ready: Callable[[], bool], timeout_s: float | None = None) -> bool:
         try:

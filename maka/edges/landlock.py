@@ -19,6 +19,7 @@ from maka.edges.call_filter import ARCHITECTURES, call_filter
 from maka.edges.inputs import input_word
 from maka.edges.landlock_rules import IOCTL_DEV, READS, WRITES
 from maka.edges.landlock_shim import FIELDS
+from maka.edges.landlock_tmp import sweep
 from maka.edges.sandbox_probe import run_probe
 
 ABI_MIN = 3
@@ -28,7 +29,7 @@ _WALL_ABI_MIN = 2
 """The one before lets nobody move a file to another folder. What a mount holds can't be emptied either."""
 
 _CREATE_RULESET, _ASK_VERSION = 444, 1
-_OF_ONE_ANOTHER = re.compile(r"^from maka\.edges\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
+_OF_ONE_ANOTHER = re.compile(r"^from maka\.edges\.(\w+) import (?:\([^)]*\)|.*)\n", re.MULTILINE)
 
 
 class Landlock:
@@ -66,7 +67,8 @@ class Landlock:
         words = "\0\0".join("\0".join(told[name]) for name in FIELDS)
         shim = (self._python, "-I", "-S", "-c", self._shim, *map(input_word, range(3)))
         filter_ = call_filter(self._machine, network=policy.network)
-        return Launch(argv=(*shim, *argv), inputs=(os.fsencode(words), filter_, variables(env)), is_boxed=True)
+        inputs = (os.fsencode(words), filter_, variables(env))
+        return Launch(argv=(*shim, *argv), inputs=inputs, is_boxed=True, sweep=sweep)
 
 
 class Wall(Struct, frozen=True, kw_only=True):
@@ -124,9 +126,13 @@ def find_wall(python: str = sys.executable, prefix: str = sys.base_prefix) -> Wa
 
 
 def program(name: str) -> str:
-    """Return a program with `landlock_rules` as one text: they stand alone but for one another."""
-    texts = [(files("maka.edges") / f"{one}.py").read_text("utf-8") for one in ("landlock_rules", name)]
-    return "\n".join(_OF_ONE_ANOTHER.sub("", text) for text in texts)
+    """Return a program with its parts as one text: they stand alone but for one another, and no part has parts."""
+    text = _text(name)
+    return "\n".join(_OF_ONE_ANOTHER.sub("", each) for each in (*map(_text, _OF_ONE_ANOTHER.findall(text)), text))
+
+
+def _text(name: str) -> str:
+    return (files("maka.edges") / f"{name}.py").read_text("utf-8")
 
 
 def abi() -> int:

@@ -1,7 +1,7 @@
 """A program: `python -I -S -c THIS FD FD FD ARGV…` gives up rights by Landlock and then becomes a command.
 
-It stands alone but for `landlock_rules` (standard library only), and both are handed to the interpreter as one text, so
-no file of a workspace can stand in for it. Laws:
+It stands alone but for `landlock_rules` and `landlock_tmp` (standard library only), and they are handed to the
+interpreter as one text, so no file of a workspace can stand in for it. Laws:
 - It reads its policy, a filter on system calls for what Landlock can't deny, and the command's variables from three
   descriptors.
 - Whatever fails before the command, the command doesn't run: exit code 126 and a line that says why.
@@ -16,7 +16,6 @@ import ctypes
 import os
 import struct
 import sys
-import time
 
 from maka.edges.landlock_rules import (
     INTERRUPT,
@@ -34,6 +33,7 @@ from maka.edges.landlock_rules import (
     read,
     restrict,
 )
+from maka.edges.landlock_tmp import make, parent_of, remove, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ FAILED, _ORPHANED = 126, 12
 _PDEATHSIG, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
 _NEW_MOUNTS, _NEW_USER, _BIND_ALL, _PRIVATE_ALL = 0x20000, 0x10000000, 0x1000 | 0x4000, 0x4000 | 0x40000
 _NO_SUID, _NO_DEV, _SHARED = 2, 4, "/dev/shm"
-_TMP, _LEFT_S = "/tmp/maka-", 3_600.0
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 """No terminal: those of all other programs of the same person are there, too."""
@@ -70,9 +69,7 @@ def run(policy: Policy, filter_: bytes, env: bytes, command: list[str]) -> int:
     """Run a command confined, end what it leaves behind, and return its exit code (128 + n after a signal)."""
     kernel, owner = Kernel(), os.getppid()
     kernel.prctl(_SUBREAPER, 1)
-    _sweep()
-    own_tmp = f"{_TMP}{os.getpid()}-{os.urandom(8).hex()}"
-    os.mkdir(own_tmp, 0o700)
+    own_tmp = make()
     # A stop is for the command: this process ends when that has.
     kernel.ignore(TERM)
     kernel.ignore(INTERRUPT)
@@ -86,7 +83,8 @@ def run(policy: Policy, filter_: bytes, env: bytes, command: list[str]) -> int:
     finally:
         _hold_signals()
         _end_the_rest()
-        _remove(own_tmp)
+        remove(own_tmp)
+        sweep()
     if end is None:  # only who doesn't wait is told so
         return FAILED
     return end.si_status if end.si_code == os.CLD_EXITED else 128 + end.si_status
@@ -147,7 +145,7 @@ def _end_the_rest() -> None:
     """Kill whoever was left to this process, until nobody is."""
     while True:
         for name in os.listdir("/proc"):
-            if name.isdigit() and _parent(name) == os.getpid():
+            if name.isdigit() and parent_of(name) == os.getpid():
                 _kill(int(name))
         try:
             os.waitpid(-1, 0)
@@ -160,37 +158,6 @@ def _kill(pid: int) -> None:
         os.kill(pid, KILL)
     except OSError:  # it has ended
         return
-
-
-def _sweep() -> None:
-    """Remove what those left that were killed before they could."""
-    for entry in os.scandir("/tmp"):
-        name = entry.path.removeprefix(_TMP)
-        if name != entry.path and (pid := name.partition("-")[0]).isdigit() and not os.path.exists(f"/proc/{pid}"):
-            try:
-                info = entry.stat(follow_symlinks=False)
-            except OSError:  # another one removes it
-                continue
-            # Another container may share the folder, and know other processes.
-            if info.st_uid == os.geteuid() and info.st_mtime < time.time() - _LEFT_S:
-                _remove(entry.path)
-
-
-def _remove(folder: str) -> None:
-    try:
-        os.rmdir(folder)
-    except OSError:
-        import shutil  # most commands leave nothing there, and the import costs more than all else here
-
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _parent(pid: str) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
 
 
 # -- mounts -------------------------------------------------------------------------------------------------------

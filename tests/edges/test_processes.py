@@ -456,10 +456,16 @@ def test_a_listener_that_fails_leaves_no_process(processes: AsyncProcesses, tmp_
 
 
 def boxed(
-    processes: AsyncProcesses, folder: Path, script: str, *, hold: bool = False, setup_s: float = PATIENCE_S
+    processes: AsyncProcesses,
+    folder: Path,
+    script: str,
+    *,
+    hold: bool = False,
+    setup_s: float = PATIENCE_S,
+    sweep: Callable[[], None] | None = None,
 ) -> Seen:
     seen = Seen(hold)
-    launch = Launch(argv=("sh", "-c", script), is_boxed=True)
+    launch = Launch(argv=("sh", "-c", script), is_boxed=True, sweep=sweep)
     spec = ProcessSpec(launch=launch, cwd=str(folder), env=PATH, timeout_s=PATIENCE_S, setup_s=setup_s)
     seen.handle = processes.spawn(spec, seen)
     seen.handle_known.set()
@@ -509,3 +515,46 @@ def test_what_a_sandbox_says_is_bounded(processes: AsyncProcesses, tmp_path: Pat
     end = seen.wait()
     assert end.said is not None and end.said.startswith("no room\n")
     assert len(end.said) <= SANDBOX_WORDS_BYTES_MAX
+
+
+@pytest.mark.parametrize(("script", "swept"), [("kill -9 $$", ["maka-sweep"]), ("exit 3", [])])
+def test_what_a_killed_sandbox_left_is_removed_before_its_end(
+    loop: IoLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, swept: list[str]
+) -> None:
+    monkeypatch.setattr(child_process, "SWEEP_WAIT_S", PATIENCE_S)
+    threads: list[str] = []
+    at_its_end: list[list[str]] = []
+
+    def sweep() -> None:
+        """Let the I/O thread go on first: an end that waits for nothing has come by then."""
+        gone_on = threading.Event()
+        loop.call_soon(gone_on.set)
+        assert gone_on.wait(PATIENCE_S)
+        threads.append(threading.current_thread().name)
+
+    class Ended(Seen):
+        def ended(self, end: ProcessEnd) -> None:
+            at_its_end.append(list(threads))
+            super().ended(end)
+
+    monkeypatch.setattr("tests.edges.test_processes.Seen", Ended)
+    script = f"echo; read -r _ || exit 125; {script}"
+    boxed(AsyncProcesses(loop), tmp_path, script, sweep=sweep).wait()
+    assert at_its_end == [swept]
+
+
+def test_no_end_waits_for_a_huge_folder(
+    processes: AsyncProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_process, "SWEEP_WAIT_S", 0.0)
+    may_end, has_ended = threading.Event(), threading.Event()
+
+    def sweep() -> None:
+        may_end.wait()
+        has_ended.set()
+
+    seen = boxed(processes, tmp_path, "echo; read -r _ || exit 125; kill -9 $$", sweep=sweep)
+    assert seen.wait() == ProcessEnd(cause="exited", signal=9)
+    assert not has_ended.is_set()
+    may_end.set()
+    assert has_ended.wait(PATIENCE_S)

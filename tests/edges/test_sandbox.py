@@ -375,23 +375,6 @@ def test_an_owners_death_ends_what_a_command_left_at_any_moment(moment: str) -> 
         os.close(left)
 
 
-def test_what_a_killed_shim_left_is_removed_by_a_later_one() -> None:
-    box = here("landlock")
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    folders = [Path(f"/tmp/maka-{pid}-{os.urandom(8).hex()}") for pid in (gone.pid, gone.pid, os.getpid())]
-    try:
-        for folder in folders:
-            (folder / "d").mkdir(parents=True)
-        for folder in (folders[0], folders[2]):
-            os.utime(folder, (0, 0))
-        run(box, ":", SandboxPolicy(cwd="/"))
-        assert [folder.exists() for folder in folders] == [False, True, True]
-    finally:
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.mark.parametrize("name", ["landlock", "landlock-no-mounts"])
 def test_the_shim_runs_nothing_where_a_rule_cant_be_made(tmp_path: Path, name: str) -> None:
     box = here(name)

@@ -13,11 +13,12 @@ import pytest
 
 from maka.contracts.content import Outcome
 from maka.contracts.sandbox_ports import Sandbox, SandboxPolicy
+from maka.edges import child_process
 from maka.edges.inputs import opened
 from maka.edges.processes import AsyncProcesses
 from maka.tools.policy import Ground
 from tests.tools.conftest import here, make_tools
-from tests.tools.harness import CHILD_ENV, Bench, git
+from tests.tools.harness import CHILD_ENV, PATIENCE_S, Bench, git
 
 LANDLOCKS = pytest.mark.parametrize("sandbox", ["landlock", "landlock-no-mounts"], indirect=True)
 WITHOUT_MOUNTS = pytest.mark.parametrize("sandbox", ["landlock-no-mounts"], indirect=True)
@@ -45,6 +46,21 @@ def test_names_and_sizes_of_what_is_hidden_can_be_seen(bench: Bench, home: Path)
 @LANDLOCKS
 def test_other_processes_are_seen_in_a_list(bench: Bench) -> None:
     assert str(os.getpid()) in bench.run("Bash", command="ls /proc").text.split()
+
+
+@LANDLOCKS
+def test_nothing_of_a_killed_command_is_left_in_tmp(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It doesn't obey TERM, so it is killed together with the shim, which then removes nothing any more."""
+    monkeypatch.setattr(child_process, "TERM_GRACE_S", 0.0)
+    monkeypatch.setattr(child_process, "SWEEP_WAIT_S", PATIENCE_S)
+    script = "trap '' TERM; echo mine > $TMPDIR/secret; echo $TMPDIR; while :; do sleep 60; done"
+    recorder = bench.begin("Bash", command=script)
+    assert recorder.spoke.wait(PATIENCE_S)
+    folder = Path(recorder.shown().strip())
+    assert (folder / "secret").read_text() == "mine\n"
+    recorder.cancel()
+    assert recorder.wait().outcome is Outcome.ABORTED
+    assert not folder.exists()
 
 
 # -- without mounts -----------------------------------------------------------------------------------------------
