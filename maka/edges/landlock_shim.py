@@ -10,6 +10,8 @@ interpreter as one text, so no file of a workspace can stand in for it. Laws:
 - Where only what was named may be read, nothing else can be listed either.
 - This process stays as the parent: it collects what the command leaves behind, and ends it. No signal raises anything
   in it, and none but KILL reaches it while it does that: who else would?
+- Whoever has ended is collected at once, also while the command runs, so that its end is as much work as there are
+  living ones.
 """
 
 import ctypes
@@ -55,6 +57,8 @@ FAILED, _ORPHANED = 126, 12
 _PDEATHSIG, _SECCOMP, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 22, 24, 36, 38
 _NEW_MOUNTS, _NEW_USER, _BIND_ALL, _PRIVATE_ALL = 0x20000, 0x10000000, 0x1000 | 0x4000, 0x4000 | 0x40000
 _NO_SUID, _NO_DEV, _SHARED = 2, 4, "/dev/shm"
+_CHILDREN = "/proc/thread-self/children"
+_COLLECTED_MAX = 4_096
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 """No terminal: those of all other programs of the same person are there, too."""
@@ -78,15 +82,12 @@ def run(policy: Policy, filter_: bytes, env: bytes, command: list[str]) -> int:
         _become(kernel, policy, filter_, own_tmp, env, command)
     try:
         _leave_with(owner, kernel, child)
-        # It isn't collected yet: until no signal comes any more its number must be nobody else's.
-        end = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        end = _wait_for(child)
     finally:
         _hold_signals()
         _end_the_rest()
         remove(own_tmp)
         sweep()
-    if end is None:  # only who doesn't wait is told so
-        return FAILED
     return end.si_status if end.si_code == os.CLD_EXITED else 128 + end.si_status
 
 
@@ -141,16 +142,53 @@ def _drop_capabilities(kernel: Kernel) -> None:
         return
 
 
+def _wait_for(child: int) -> "os.waitid_result":
+    """Wait for the command's end, and collect meanwhile whoever else ends.
+
+    The command isn't collected yet: until no signal comes any more its number must be nobody else's.
+    """
+    while (end := _next_end()).si_pid != child:
+        os.waitpid(end.si_pid, 0)
+    return end
+
+
+def _next_end() -> "os.waitid_result":
+    """Wait until one has ended that isn't collected."""
+    end = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    if end is None:
+        raise AssertionError("only who doesn't wait is told so")
+    return end
+
+
 def _end_the_rest() -> None:
-    """Kill whoever was left to this process, until nobody is."""
-    while True:
-        for name in os.listdir("/proc"):
-            if name.isdigit() and parent_of(name) == os.getpid():
-                _kill(int(name))
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
+    """Kill whoever was left to this process, until nobody is.
+
+    One more of those who lived has ended before each further look. So there is always one to wait for: whoever is left
+    to this process after a look was a descendant of one who lived then.
+    """
+    while _is_one_left():
+        for pid in _children():
+            _kill(pid)
+        _next_end()
+
+
+def _is_one_left() -> bool:
+    """Collect those who have ended, but not without end where there are always more; say whether others are left."""
+    try:
+        for _ in range(_COLLECTED_MAX):
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                break
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _children() -> list[int]:
+    try:
+        with open(_CHILDREN, "rb") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:  # not every kernel keeps that list, which is there at once: who forks and ends is found, too
+        return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and parent_of(pid) == os.getpid()]
 
 
 def _kill(pid: int) -> None:

@@ -1,4 +1,4 @@
-"""The end of a command in Landlock: what becomes of its files.
+"""The end of a command in Landlock: whom its shim collects and ends, with how much work, and what becomes of its files.
 
 Other tests run commands in Landlock meanwhile, and each end of one removes what is left: so a folder that may be
 removed is never touched again after it has its name.
@@ -17,14 +17,97 @@ import pytest
 
 from maka.contracts.sandbox_ports import SandboxPolicy
 from maka.edges import landlock_tmp
+from maka.edges.inputs import opened
 from maka.edges.landlock import program
 from maka.edges.landlock_tmp import make, remove, sweep
 from tests.edges.test_sandbox import here, run
 
+PATIENCE_S = 30.0
+LANDLOCKS = pytest.mark.parametrize("name", ["landlock", "landlock-no-mounts"])
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 DEEP = 1_100
 """Deeper than Python calls itself, and than a process has descriptors for."""
+
+
+# -- whoever ends is collected ------------------------------------------------------------------------------------
+
+
+@LANDLOCKS
+def test_whoever_ends_is_collected_while_the_command_runs(name: str) -> None:
+    """A number that can still be signalled is that of a process that wasn't collected."""
+    orphans = "for i in 1 2 3 4 5; do (sleep 0 >/dev/null & echo $!); done"
+    script = f"for pid in $({orphans}); do while kill -0 $pid 2>/dev/null; do :; done; done; echo none; exit 3"
+    launch = here(name).wrap(("/bin/sh", "-c", script), SandboxPolicy(cwd="/"), {})
+    with opened(launch.argv, launch.inputs) as (argv, fds):
+        done = subprocess.run(argv, cwd="/", check=False, capture_output=True, pass_fds=fds, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"none\n", b"")
+
+
+ENDS = """
+import os, signal, sys
+from maka.edges import landlock_shim as shim
+from maka.edges.landlock_rules import Kernel
+
+children, shim._COLLECTED_MAX = sys.argv[1], int(sys.argv[2])
+living, dead, dead_behind = map(int, sys.argv[3:])
+looks = 0
+
+
+def count(event, words):
+    global looks
+    looks += (event, words[0] if words else None) in (("os.listdir", "/proc"), ("open", shim._CHILDREN))
+
+
+def end(how_many):
+    for _ in range(how_many):
+        if (pid := os.fork()) == 0:
+            os._exit(0)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+Kernel().prctl(36, 1)
+shim._CHILDREN = children
+end(dead)
+for _ in range(living):
+    ready, says = os.pipe()
+    if os.fork() == 0:
+        end(dead_behind)
+        os.write(says, b"x")
+        signal.pause()
+    os.read(ready, 1)
+sys.addaudithook(count)
+shim._end_the_rest()
+print(looks)
+"""
+
+
+def looks(children: str, *, living: int, dead: int = 0, dead_behind: int = 0, at_once: int = 1 << 12) -> int:
+    """Return how often it is looked who is left until nobody is; real children were, alive and dead."""
+    words = map(str, (at_once, living, dead, dead_behind))
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run((sys.executable, "-c", ENDS, children, *words), env=env, capture_output=True, check=True)
+    return int(done.stdout)
+
+
+LISTS = pytest.mark.parametrize("children", ["/proc/thread-self/children", "/proc/no-list"])
+"""A kernel that keeps a list of each process's children, and one that doesn't."""
+
+
+def looks_each(children: str) -> int:
+    """Where there is no list, it is looked for first."""
+    return 1 if os.path.exists(children) else 2
+
+
+@LISTS
+def test_the_dead_cost_no_look(children: str) -> None:
+    assert looks(children, living=0, dead=200) == 0
+    assert looks(children, living=1, dead=200) == looks_each(children)
+    assert 1 <= looks(children, living=3, dead=100, dead_behind=100) / looks_each(children) <= 3
+
+
+def test_the_living_are_looked_for_though_there_are_always_more_dead() -> None:
+    assert 20 <= looks("/proc/thread-self/children", living=1, dead=200, at_once=10) <= 22
 
 
 # -- what is left of its files ------------------------------------------------------------------------------------
