@@ -21,7 +21,7 @@ READS = _EXECUTE | READ_FILE
 WRITES = 0x7FF2 & ~(1 << 6 | 1 << 11 | _READ_DIR | READS)
 """Everything but the making of devices."""
 
-INTERRUPT, KILL, PIPE, TERM, TOO_LARGE = 2, 9, 13, 15, 25
+INTERRUPT, KILL, PIPE, TERM, CHILD, TOO_LARGE = 2, 9, 13, 15, 17, 25
 """Signals. Python ignores the third and the last; a command expects what they do."""
 
 ON_DEVICES = READ_FILE | _WRITE_FILE | _TRUNCATE | IOCTL_DEV

@@ -20,6 +20,7 @@ import struct
 import sys
 
 from maka.edges.landlock_rules import (
+    CHILD,
     INTERRUPT,
     KILL,
     ON_DEVICES,
@@ -74,6 +75,8 @@ def run(policy: Policy, filter_: bytes, env: bytes, command: list[str]) -> int:
     kernel, owner = Kernel(), os.getppid()
     kernel.prctl(_SUBREAPER, 1)
     own_tmp = make()
+    # Where Maka was started with this one ignored, nobody could be waited for.
+    kernel.default(CHILD)
     # A stop is for the command: this process ends when that has.
     kernel.ignore(TERM)
     kernel.ignore(INTERRUPT)

@@ -44,6 +44,16 @@ def test_whoever_ends_is_collected_while_the_command_runs(name: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (3, b"none\n", b"")
 
 
+def test_whoever_started_maka_may_ignore_what_ends() -> None:
+    """Nobody can wait for a child while that signal is ignored, and programs hand it down."""
+    code = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    ignoring = (sys.executable, "-c", code)
+    launch = here("landlock").wrap(("/bin/sh", "-c", "(sleep 0 &); echo ran; exit 3"), SandboxPolicy(cwd="/"), {})
+    with opened(launch.argv, launch.inputs) as (argv, fds):
+        done = subprocess.run((*ignoring, *argv), cwd="/", check=False, capture_output=True, pass_fds=fds)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"ran\n", b"")
+
+
 ENDS = """
 import os, signal, sys
 from maka.edges import landlock_shim as shim
