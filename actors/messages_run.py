@@ -9,7 +9,7 @@ from maka.contracts.commands import Reply
 from maka.contracts.events import Committed
 from maka.contracts.ids import CallId
 from maka.contracts.model_ports import DeltaBatch
-from maka.contracts.tool_ports import Asked
+from maka.contracts.tool_ports import Asked, Turn
 
 # -- to RunActor --------------------------------------------------------------------------------------------------
 
@@ -50,9 +50,10 @@ class ShellWanted(Message, frozen=True):
 
 
 class ToolReady(Message, frozen=True):
-    """From ToolActor: the call may be dispatched, as far as its tool can see."""
+    """From ToolActor: the call may be dispatched, as far as its tool can see. `turn` is the file that it is about."""
 
     call_id: CallId
+    turn: Turn | None = None
 
 
 class ToolOutput(Message, frozen=True):

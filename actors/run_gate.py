@@ -1,8 +1,10 @@
-"""PURE: the calls of one step, from the durable step to their dispatches: the gate, the look ahead, the append.
+"""PURE: the calls of one step, from the durable step to their starts: the gate, the look ahead, the append, the turns.
 
 Laws: what is refused has an answer and no dispatch. The gate judges by the call alone; then each call's own tool is
 asked whether the boundary allows it, which takes file work, and only what passes both is dispatched. Nothing is held
 back for a stop: a look has no effect.
+Calls of one step start together, but for those on the same file of which one writes: each of these starts when the
+answer of the one before it is durable. A call waits for earlier ones alone, so that no two wait for each other.
 """
 
 from msgspec.structs import replace
@@ -19,13 +21,13 @@ from maka.contracts.content import NEEDS_DISPATCH, FunctionCall, Outcome
 from maka.contracts.errors import FailureClass
 from maka.contracts.events import RuntimeEvent
 from maka.contracts.ids import CallId
-from maka.contracts.tool_ports import AskingTool, BoundedTool, ToolCall, ToolEnv
+from maka.contracts.tool_ports import AskingTool, BoundedTool, ToolCall, ToolEnv, Turn
 from projections import boundary
 
 
 def step_stored(d: Deciding, events: tuple[RuntimeEvent, ...]) -> None:
     """The step's calls are durable: ask the gate about each, and then the tools of those that it admits."""
-    d.set(streams=())
+    d.set(streams=(), step_seen=d.state.seen)
     if (limit := d.state.plan.limits.tokens_max) is not None and d.state.tokens >= limit:
         claim(d, failure(FailureClass.BUDGET.value, f"the run used its {limit:,} tokens"))
         return
@@ -62,15 +64,14 @@ def asks(d: Deciding, name: str) -> bool:
     return isinstance(tool, AskingTool)
 
 
-def looked(d: Deciding, call_id: CallId, refusal: ToolAnswer | None) -> None:
+def looked(d: Deciding, call_id: CallId, refusal: ToolAnswer | None, turn: Turn | None = None) -> None:
     """Take what a call's tool says before the dispatch; with the last word the step's calls are dispatched."""
     if d.state.claim is not None or call_id not in d.state.looking:
         return
     if refusal is not None and refusal.outcome in NEEDS_DISPATCH:
         refusal = replace(refusal, outcome=Outcome.REFUSED)  # nothing has begun, whatever the tool calls it
-    gated = d.state.gated
-    if refusal is not None:
-        gated = tuple(replace(each, args=None, answer=refusal) if each.call_id == call_id else each for each in gated)
+    found = {"turn": turn} if refusal is None else {"args": None, "answer": refusal}
+    gated = tuple(replace(each, **found) if each.call_id == call_id else each for each in d.state.gated)
     d.set(gated=gated, looking=d.state.looking - {call_id})
     _dispatch_if_looked(d)
 
@@ -108,20 +109,34 @@ def _dispatch(d: Deciding, work: Work) -> ToolDispatch:
 
 
 def dispatches_stored(d: Deciding, work: tuple[Work, ...]) -> None:
-    """The dispatches are durable: start the tools. After a claim they are never started."""
+    """The dispatches are durable: start the tools whose turn it is. After a claim they are never started."""
     d.set(work=tuple(item for item in work if item.args is not None))
     note_failures(d, tuple(item for item in work if item.args is None))
     if d.state.claim is not None:
         return
-    started: list[Work] = []
+    start_free(d)
+    d.do(*(AskPerson(_call(item), _env(d, item)) for item in d.state.work if asks(d, item.name)))
+
+
+def start_free(d: Deciding) -> None:
+    """Start the dispatched calls that wait for no earlier one any more. After a claim none is started."""
+    if d.state.claim is not None:
+        return
+    work: list[Work] = []
     for item in d.state.work:
-        if asks(d, item.name):
-            d.do(AskPerson(_call(item), _env(d, item)))
-        else:
+        is_dispatched = item.wait_id is None and not asks(d, item.name)
+        is_new = is_dispatched and not item.started and item.answer is None
+        if is_new and not any(_goes_before(earlier, item) for earlier in work):
             d.do(StartTool(_call(item), _env(d, item)))
             item = replace(item, started=True)
-        started.append(item)
-    d.set(work=tuple(started))
+        work.append(item)
+    d.set(work=tuple(work))
+
+
+def _goes_before(earlier: Work, later: Work) -> bool:
+    """Say whether an open call must have ended before a later one of its step begins."""
+    one, other = earlier.turn, later.turn
+    return one is not None and other is not None and one.path == other.path and (one.writes or other.writes)
 
 
 def _call(item: Work) -> ToolCall:
@@ -134,6 +149,6 @@ def _env(d: Deciding, item: Work) -> ToolEnv:
         session_id=d.who.session_id,
         cwd=d.state.plan.cwd,
         temp_suffix=f".maka-{item.call_id.rpartition('-')[2]}",
-        seen=d.state.seen,
+        seen=d.state.step_seen,
         boundary=boundary.for_run(d.state.boundary, d.who.run_id),
     )

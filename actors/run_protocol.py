@@ -111,8 +111,8 @@ def _work(d: Deciding, message: Work) -> None:
         case ToolOutput(call_id=call_id, stream=stream, text=text):
             if d.state.claim is None:
                 run_steps.tool_output(d, call_id, stream, text)
-        case ToolReady(call_id=call_id):
-            run_gate.looked(d, call_id, None)
+        case ToolReady(call_id=call_id, turn=turn):
+            run_gate.looked(d, call_id, None, turn)
         case ToolEnded(call_id=call_id, answer=answer):
             _call_ended(d, call_id, answer)
         case ToolDied(call_id=call_id, reason=reason):
@@ -205,6 +205,7 @@ def _stored(d: Deciding, flight: InFlight, result: Appended) -> None:
             run_gate.dispatches_stored(d, flight.work)
         case Purpose.ANSWER:
             run_tools.answers_stored(d, flight.work)
+            run_gate.start_free(d)
             if flight.reply is not None:
                 to, taken = flight.reply
                 d.do(Reply(to, replace(taken, position=result.places[0][0])))

@@ -21,7 +21,7 @@ from maka.contracts.commands import Reply as Replied
 from maka.contracts.content import Error, RunLimits
 from maka.contracts.events import RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId, IdSource
-from maka.contracts.tool_ports import Asked, ToolCatalog
+from maka.contracts.tool_ports import Asked, ToolCatalog, Turn
 from projections.boundary import BoundaryState
 from projections.chunks import Chunks
 from projections.model_history import History
@@ -45,12 +45,16 @@ class Stream(Struct, frozen=True, kw_only=True):
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """An open call's side in memory. `args` is None where the gate refused it; `wait_id` is that of its request."""
+    """An open call's side in memory. `args` is None where the gate refused it; `wait_id` is that of its request.
+
+    `turn` is the file that it is about, if it is about one.
+    """
 
     call_id: CallId
     name: str
     step: int
     args: dict[str, Any] | None
+    turn: Turn | None = None
     started: bool = False
     answer: ToolAnswer | None = None
     wait_id: EventId | None = None
@@ -128,6 +132,7 @@ class State(Struct, frozen=True, kw_only=True):
     """One run. `generation` counts requests sent; `tries` counts those of the current step.
 
     `gated` are the step's calls until they are dispatched, of which those in `looking` aren't judged yet.
+    `step_seen` is what was `seen` before them, which is all that the model knew of the files when it made them.
 
     Of an undo, `undone` counts the files begun, `trouble` names those that were not put back.
     """
@@ -146,6 +151,7 @@ class State(Struct, frozen=True, kw_only=True):
     step_calls: tuple[RuntimeEvent, ...] = ()
     gated: tuple[Work, ...] = ()
     looking: frozenset[CallId] = frozenset()
+    step_seen: Mapping[str, str] = {}
     work: tuple[Work, ...] = ()
     asked: Mapping[EventId, Asked] = {}
     outputs: Mapping[tuple[CallId, str], int] = {}

@@ -37,6 +37,7 @@ from maka.contracts.limits import ERROR_TEXT_CHARS_MAX, WORKSPACE_NAMES_BYTES_MA
 from maka.contracts.tool_ports import (
     BoundedTool,
     FileFact,
+    FileTool,
     Handover,
     ProcessFact,
     Tool,
@@ -148,10 +149,11 @@ class ToolActor(MakaActor[ToTool]):
 
         def look() -> None:
             refusal = tool.refusal(message.call, message.env)
-            if refusal is None:
-                self._run.tell(ToolReady(call_id=self._call_id))
-            else:
+            if refusal is not None:
                 self._end(refusal)
+                return
+            turn = tool.turn(message.call, message.env) if isinstance(tool, FileTool) else None
+            self._run.tell(ToolReady(call_id=self._call_id, turn=turn))
 
         self._guarded(look)
 

@@ -25,7 +25,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class ToolEnv(Struct, frozen=True, kw_only=True):
-    """Where a call runs. `seen` maps real paths to the SHA-256 that this session last saw there.
+    """Where a call runs. `seen` maps real paths to the SHA-256 that this session last saw there, before this step.
 
     `boundary` is what the call may touch; it is read anew for each call.
     """
@@ -168,6 +168,22 @@ class BoundedTool(Tool, Protocol):
 
         What it finds may change before the call begins: `start` judges again.
         """
+        ...
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """Which file a call is about, by its real path, and whether it may change it."""
+
+    path: str
+    writes: bool
+
+
+@runtime_checkable
+class FileTool(BoundedTool, Protocol):
+    """A tool that is about one named file: calls of one step on the same file run in the order of the calls."""
+
+    def turn(self, call: ToolCall, env: ToolEnv) -> Turn:
+        """Return which file a call that isn't refused is about. Short file work without an effect."""
         ...
 
 

@@ -5,7 +5,8 @@ Laws:
   a crash or on a full disk the old file is whole, and so are its mode and, where allowed, its owner.
 - A file that changed since it was looked at is left as it is, and so is one whose folder was swapped: the device and
   inode of both are compared before the rename, and the path is walked once more after it.
-- Changes of one file take turns, in the order in which they were asked for.
+- Changes of one file take turns, in the order in which they come here. Which of a step's calls comes first isn't left
+  to its threads: each says by its `turn_of` what it is about, and its run starts it after those before it.
 """
 
 import os
@@ -21,8 +22,8 @@ from maka.contracts.content import Outcome
 from maka.contracts.ids import SessionId
 from maka.contracts.limits import FILES_REMEMBERED_MAX
 from maka.contracts.masks import NO_MASKS, Masks
-from maka.contracts.tool_ports import ToolResult
-from maka.tools.boundary import PathError, Place, explain, opened, parent_of
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolResult, Turn
+from maka.tools.boundary import PathError, Place, explain, opened, parent_of, resolved
 from maka.tools.made import Made
 from maka.tools.policy import Ground
 
@@ -35,6 +36,15 @@ class LostError(PathError):
     @property
     def result(self) -> ToolResult:
         return ToolResult(outcome=Outcome.OUTCOME_UNKNOWN, text=str(self))
+
+
+def turn_of(call: ToolCall, env: ToolEnv, *, writes: bool) -> Turn:
+    """Return which file a call names, links followed: two names of one file are one turn. Hard links are two files."""
+    path = str(call.args["path"])
+    try:
+        return Turn(path=resolved(path, env.cwd), writes=writes)
+    except PathError:  # a link went just now; the call's start judges what is there then, and says so
+        return Turn(path=os.path.join(env.cwd, path), writes=writes)
 
 
 class Before(Struct, frozen=True, kw_only=True):

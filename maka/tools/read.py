@@ -18,9 +18,9 @@ from maka.contracts.content import Outcome
 from maka.contracts.limits import READ_BYTES_MAX, READ_SCAN_BYTES_MAX
 from maka.contracts.masks import NO_MASKS, Masks
 from maka.contracts.model_ports import ToolSpec
-from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener, ToolResult
+from maka.contracts.tool_ports import ToolCall, ToolEnv, ToolListener, ToolResult, Turn
 from maka.tools.boundary import PathError, Place, explain, locate, opened, parent_of, refused
-from maka.tools.files import read_all
+from maka.tools.files import read_all, turn_of
 from maka.tools.policy import Ground
 from maka.tools.results import BODY_BYTES_MAX, BODY_LINES_MAX, line_count, no_effect, take_head, with_footer
 
@@ -68,6 +68,10 @@ class ReadTool:
     def refusal(self, call: ToolCall, env: ToolEnv) -> ToolResult | None:
         """Return why the path can't be read; None where it can."""
         return refused(env, str(call.args["path"]), "read", self._ground)
+
+    def turn(self, call: ToolCall, env: ToolEnv) -> Turn:
+        """Return which file the call is about."""
+        return turn_of(call, env, writes=False)
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         """Read in the caller's thread: at most READ_SCAN_BYTES_MAX bytes pass through it."""

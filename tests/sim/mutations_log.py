@@ -98,6 +98,11 @@ def look_after_the_dispatch(stack: ExitStack) -> None:
     dispatched = swap(stack, run_gate, "dispatches_stored", stored)
 
 
+def start_all_at_once(stack: ExitStack) -> None:
+    """Calls of a step wait for none that is about the same file."""
+    swap(stack, run_gate, "_goes_before", always(False))
+
+
 def grant_before_durable(stack: ExitStack) -> None:
     """An effect is granted at once, and its fact is never written."""
 

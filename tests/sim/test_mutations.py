@@ -41,6 +41,7 @@ CASES: tuple[tuple[Mutation, tuple[str, ...], str], ...] = (
     (mutations_log.dispatch_before_durable, (), "no durable dispatch"),
     (mutations_log.dispatch_what_is_refused, (), "its tool had refused"),
     (mutations_log.look_after_the_dispatch, (), "dispatched already"),
+    (mutations_log.start_all_at_once, (), "an earlier one on its file"),
     (mutations_log.grant_before_durable, (), "an effect before its fact"),
     (mutations_log.next_request_without_a_response, (), "open calls"),
     (

@@ -3,7 +3,7 @@
 A tool refuses a call that no durable dispatch names, that was started before, or that it had refused itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from maka.contracts.actions import (
@@ -15,7 +15,7 @@ from maka.contracts.actions import (
     UserQuestionRequest,
 )
 from maka.contracts.boundary import Expansion, FileEntry
-from maka.contracts.content import FunctionResponse, Outcome
+from maka.contracts.content import FunctionCall, FunctionResponse, Outcome
 from maka.contracts.ids import CallId, EventId
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import (
@@ -28,6 +28,7 @@ from maka.contracts.tool_ports import (
     ToolEnv,
     ToolListener,
     ToolResult,
+    Turn,
 )
 from tests.sim.laws import SECRET, Facts
 from tests.sim.world import World
@@ -233,6 +234,32 @@ class SimBounded(SimTool):
         return ToolResult(outcome=Outcome.REFUSED, text=f"outside {SECRET}") if is_outside(call) else None
 
 
+class SimFile(SimBounded):
+    """A tool that is about one file; it sees that calls of one step on that file run in their order."""
+
+    def turn(self, call: ToolCall, env: ToolEnv) -> Turn:
+        return Turn(path=str(call.args["path"]), writes=True)
+
+    def check_start(self, call: ToolCall) -> None:
+        super().check_start(call)
+        for earlier in self._calls_before(call):
+            if self.is_dispatched(earlier) and self.answer_of(earlier) is None:
+                self.world.breaks("a call was started before an earlier one on its file had ended")
+
+    def _calls_before(self, call: ToolCall) -> Iterator[ToolCall]:
+        """Tell the earlier calls of a call's run on its file."""
+        facts = self.facts()
+        run_id = next(item.event.run_id for item in facts if str(item.event.id) == call.call_id)
+        for item in facts:
+            content = item.event.content
+            if str(item.event.id) == call.call_id:
+                return
+            if not isinstance(content, FunctionCall) or item.event.run_id != run_id:
+                continue
+            if content.name == self.spec.name and content.args.get("path") == call.args["path"]:
+                yield ToolCall(call_id=CallId(item.event.id), name=content.name, args=content.args)
+
+
 class SimAsking(SimTool):
     """A call that a person answers."""
 
@@ -258,7 +285,7 @@ class SimUndo(SimTool):
 
 
 TOOL_NAMES = ("Quick", "File", "Process", "Hang", "Deaf", "Late", "Twice")
-BOUNDED = ("File", "Process", "Hang", "Late")
+BOUNDED = ("Process", "Hang", "Late")
 HANGING = ("Hang", "Deaf")
 SHELL = "Shell"
 """The tool whose processes outlive their calls: see `shells`."""
@@ -268,6 +295,7 @@ class SimCatalog:
     def __init__(self, world: World, facts: Facts, seen: Effects, *more: SimTool) -> None:
         self.tools = {name: SimTool(name, world, facts, seen) for name in (*TOOL_NAMES, "Raise")}
         self.tools.update((name, SimBounded(name, world, facts, seen)) for name in BOUNDED)
+        self.tools["File"] = SimFile("File", world, facts, seen)
         self.tools["Ask"] = SimAsking("Ask", world, facts, seen)
         self.tools.update((tool.spec.name, tool) for tool in more)
 
