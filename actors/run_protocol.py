@@ -34,7 +34,7 @@ from actors.run_effects import AnswerStops, Arm, Finish, GrantFact, Reply
 from actors.run_types import Deciding, Decision, Env, InFlight, NextRequest, Purpose, State, asked_by, failure
 from actors.verdicts import ToolAnswer
 from maka.contracts.commands import HOST_SHUTDOWN
-from maka.contracts.content import FunctionCall, Outcome
+from maka.contracts.content import FunctionCall
 from maka.contracts.errors import FailureClass, LedgerDamagedError, Refusal, RefusalCode
 from maka.contracts.events import Committed, RuntimeEvent, Status
 from maka.contracts.ids import CallId, EventId
@@ -116,8 +116,7 @@ def _work(d: Deciding, message: Work) -> None:
         case ToolEnded(call_id=call_id, answer=answer):
             _call_ended(d, call_id, answer)
         case ToolDied(call_id=call_id, reason=reason):
-            text = f"the part of the program that ran this call crashed ({reason}); its outcome is unknown"
-            _call_ended(d, call_id, ToolAnswer(outcome=Outcome.OUTCOME_UNKNOWN, text=text))
+            _call_ended(d, call_id, run_tools.died(d, call_id, reason))
         case _:
             assert_never(message)
 

@@ -46,6 +46,15 @@ def tool_ended(d: Deciding, call_id: CallId, answer: ToolAnswer) -> None:
     d.set(work=work)
 
 
+def died(d: Deciding, call_id: CallId, reason: str) -> ToolAnswer:
+    """Return the true answer of a call whose actor is dead: one that was never started has had no effect."""
+    if any(item.call_id == call_id and item.started for item in d.state.work):
+        text = f"the part of the program that ran this call crashed ({reason}); its outcome is unknown"
+        return ToolAnswer(outcome=Outcome.OUTCOME_UNKNOWN, text=text)
+    text = f"not started: the part of the program that was to run this call crashed ({reason}); call again"
+    return ToolAnswer(outcome=Outcome.NOT_STARTED, text=text)
+
+
 def answer_due(d: Deciding) -> None:
     """Record the answers that wait; with the last one goes the next request."""
     due = tuple(item for item in d.state.work if item.answer is not None)

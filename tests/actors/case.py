@@ -74,15 +74,17 @@ class Case:
         return self.host.provider.requests
 
 
-def kill(host: SimHost, name: str) -> None:
-    """Let the next message of each actor of this class raise."""
-    for actor in host.world.actors:
-        if type(actor).__name__ == name:
+def kill(host: SimHost, name: str, nth: int | None = None) -> None:
+    """Let the next message of each actor of this class raise; with `nth`, of that one alone, and send it one."""
+    for number, actor in enumerate(each for each in host.world.actors if type(each).__name__ == name):
+        if nth in (None, number):
 
             def broken(_: object) -> None:
                 raise RuntimeError("planted")
 
             actor.receive = broken
+            if nth is not None:
+                actor.actor_ref.tell("anything")
 
 
 def stop(case: Case, source: str = "test.button") -> SimReply:

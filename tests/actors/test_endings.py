@@ -161,3 +161,18 @@ def test_a_crashed_tool_actor_is_an_unknown_outcome_and_the_run_goes_on() -> Non
             actor.actor_ref.tell("anything")
     assert case.finish().status == "completed"
     assert case.outcomes() == [Outcome.OUTCOME_UNKNOWN]
+
+
+def test_a_call_whose_actor_crashes_before_its_turn_is_not_started_and_holds_up_none_after_it() -> None:
+    case = Case(then(asks("File", "File", "File"), Said(text=("I see",))))
+    case.until(lambda: bool(case.host.effects.started))
+    kill(case.host, "ToolActor", 1)
+    assert case.finish().status == "completed"
+    assert case.outcomes() == [Outcome.NOT_STARTED, Outcome.OK, Outcome.OK]
+
+
+def test_a_call_whose_actor_cant_begin_is_not_started() -> None:
+    case = Case(then(asks("File"), Said(text=("I see",))))
+    case.host.world.stillborn.append("ToolActor")
+    assert case.finish().status == "completed"
+    assert case.outcomes() == [Outcome.NOT_STARTED]
