@@ -1,8 +1,8 @@
 """What a person allows on a command line: `--boundary` and `--allow`, made real paths before any fact exists."""
 
 import os
+import stat
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import click
@@ -25,7 +25,7 @@ def boundary_options(function: F) -> F:
         "--allow",
         multiple=True,
         metavar="WHAT",
-        help="Widen the boundary beforehand: write:PATH, read:PATH or net. Repeatable.",
+        help="Widen the boundary beforehand: write:PATH, read:PATH (it is there) or net. Repeatable.",
     )
     boundary = click.option(
         "--boundary",
@@ -63,21 +63,29 @@ def parse_allowed(words: Sequence[str], config: "Config") -> Expansion:
 
 
 def _entry(word: str) -> FileEntry | None:
-    """A folder means everything below it; anything else is one file, which need not be there yet."""
+    """A folder means everything below it, anything else that one file. What isn't there is neither: nobody could say
+    which of the two is meant."""
     kind, _, path = word.partition(":")
     if word == "net":
         return None
+    shown = f"--allow {revealed(word[:200])}"
     if kind not in ("read", "write") or not path:
-        _refuse(f"--allow {revealed(word[:100])} is none of write:PATH, read:PATH and net.")
+        _refuse(f"{shown} is none of write:PATH, read:PATH and net.")
     access: Literal["read", "write"] = "write" if kind == "write" else "read"
     full = os.path.expanduser(path)
-    with suppress(OSError, ValueError):
+    try:
         full.encode()
-        if os.path.isdir(full):
-            return FileEntry(path=path, access=access, scope="subtree")
-        if not path.endswith("/") and os.path.isdir(os.path.dirname(os.path.abspath(full))):
-            return FileEntry(path=path, access=access, scope="exact")
-    _refuse(f"--allow {revealed(word[:200])}: there is no such folder; create it first.")
+        is_folder = stat.S_ISDIR(os.stat(full).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        _refuse(
+            f"{shown}: there is nothing at {revealed(os.path.realpath(full)[:1_000])}. Make it first (mkdir -p for a "
+            "folder, touch for a file), or allow the folder that it will be made in."
+        )
+    except OSError as error:
+        _refuse(f"{shown}: {error.strerror}.")
+    except ValueError:  # bytes that are no text, or a NUL
+        _refuse(f"{shown}: this is no path in UTF-8; name another one.")
+    return FileEntry(path=path, access=access, scope="subtree" if is_folder else "exact")
 
 
 def widen(

@@ -81,7 +81,11 @@ class Denied:
             return ""
 
     def lacks(self, path: str, access: Access) -> BoundaryNeed | None:
-        return judge(self._boundary, path, access, self._ground, self._policy.protected)
+        need = judge(self._boundary, path, access, self._ground, self._policy.protected)
+        if need is None and os.path.isdir(path):  # what was granted as one file, and is a folder by now, isn't opened
+            inside = os.path.join(path, ANY_NAME)
+            need = judge(self._boundary, inside, access, self._ground, self._policy.protected)
+        return need
 
     def is_hidden(self, path: str, *, is_gone: bool) -> bool:
         places = (*self._ground.own, *self._ground.secrets)

@@ -53,7 +53,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
     `git` are repositories' folders outside of the workspace that a commit in it has to write; `protected` lies within
     what is writable, `pinned` are the folders in it that hold something protected and must stay where they are, and
-    `mounts` are where other file systems begin in it.
+    `mounts` are where other file systems begin in it. `missing` are granted entries that aren't there as granted.
     """
 
     protected: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Found(Struct, frozen=True, kw_only=True):
     hidden_files: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    missing: tuple[FileEntry, ...] = ()
 
 
 class _Permission(Struct, frozen=True):
@@ -168,9 +168,12 @@ def entries(boundary: Boundary) -> tuple[FileEntry, ...]:
 
 
 def sandbox_policy(boundary: Boundary, cwd: str, found: Found, ground: Ground) -> SandboxPolicy:
-    """Return what a command may touch. Of the granted paths only those are named that `found` says are there."""
+    """Return what a command may touch. Of the granted paths only those are named that `found` says are there.
+
+    An entry is left out by itself: a path granted as one file, and as the folder that it is now, is open.
+    """
     writes = boundary.profile is Profile.ASK
-    granted = [entry for entry in entries(boundary) if entry.path not in found.missing]
+    granted = [entry for entry in entries(boundary) if entry not in found.missing]
     writable = [boundary.workspace, *found.git] if writes else []
     writable += [entry.path for entry in granted if entry.access == "write"]
     readable = [] if writes else [boundary.workspace]

@@ -113,7 +113,7 @@ def survey(seen: Walk, ground: Ground, protected: Sequence[str]) -> Found:
         hidden=tuple(path for path in hidden if os.path.isdir(path)),
         hidden_files=tuple(path for path in hidden if not os.path.isdir(path)),
         absent=tuple(path for path in absent if not any(is_under(path, root) for root in writable)),
-        missing=tuple(entry.path for entry in granted if not _is_as_granted(entry)),
+        missing=tuple(entry for entry in granted if not _is_as_granted(entry)),
     )
 
 

@@ -245,7 +245,6 @@ def test_what_is_allowed_beforehand_is_a_fact_and_can_be_taken_back(machine: Mac
     assert machine.maka("rules", "1", "--json").record["grants"] == []
     refused(machine.maka("rules", "1", "--revoke", grant["origin"][-8:]), 2, "is no grant")
     refused(machine.maka("run", "--allow", "everything", "x"), 2, "write:PATH")
-    refused(machine.maka("run", "--allow", "write:no/such/folder/", "x"), 2, "no such folder")
     refused(machine.maka("run", "--allow", "net", "--allow", "write:/", "x"), 2, "--allow write:/: all of the machine")
 
 
@@ -255,3 +254,27 @@ def test_bypass_is_said_before_a_run_that_goes_on_with_it(machine: Machine, mode
     assert "BYPASS" in machine.maka("run", "--continue", "again").err
     assert machine.maka("rules", "1", "--boundary", "ask", "--json").record["profile"] == "ask"
     assert "BYPASS" not in machine.maka("sessions").out
+
+
+@pytest.mark.parametrize("what", ["write:~/.cache/pip", "read:~/notes", "write:later/", "write:leads", "read:file/"])
+def test_what_is_not_there_is_neither_a_folder_nor_a_file_to_allow(
+    machine: Machine, model: ScriptedModel, what: str
+) -> None:
+    (machine.folder / ".cache").mkdir()
+    (machine.workspace / "leads").symlink_to("nowhere")
+    (machine.workspace / "file").write_text("")
+    assert machine.maka("run", "paint it").code == 0
+    before = machine.maka("export", "1").out
+    for command in (("run", "--continue", "--allow", what, "x"), ("rules", "1", "--allow", what)):
+        refused(machine.maka(*command), 2, f"--allow {what}: there is nothing at /", "mkdir -p", "touch")
+    assert machine.maka("export", "1").out == before
+    assert len(machine.maka("sessions", "--json").lines) == 1
+
+
+def test_a_file_that_is_there_is_allowed_by_itself(machine: Machine, model: ScriptedModel) -> None:
+    file = machine.folder / "report.md"
+    file.write_text("")
+    assert machine.maka("run", "--allow", "write:~/report.md", "paint it").code == 0
+    (grant,) = machine.maka("rules", "1", "--json").record["grants"]
+    entry = {"path": str(file.resolve()), "access": "write", "scope": "exact"}
+    assert grant["expansion"] == {"filesystem": [entry]}

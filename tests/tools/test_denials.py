@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from maka.contracts.boundary import FileEntry, Profile
+from maka.contracts.boundary import Expansion, FileEntry, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.sandbox_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
@@ -202,3 +202,10 @@ def test_what_is_hidden_lacks_what_file_tools_say(bench: Bench, home: Path, name
 def test_what_isnt_there_lacks_nothing(bench: Bench) -> None:
     for command in ("cat HOME/.ssh/none", "cat OUT/none", "cat none", "ls /nowhere/x"):
         assert bench.run("Bash", command=filled(command, bench)).need is None
+
+
+@pytest.mark.parametrize("command", ["echo x > OUT/later/z", "mkdir OUT/later/d", "touch OUT/later/z"])
+def test_a_file_that_was_granted_and_is_a_folder_by_now_is_denied_with_the_folder(bench: Bench, command: str) -> None:
+    (alone,) = entries_of([write("OUT/later", "exact")], bench)
+    Path(alone.path).mkdir()
+    there_and_back(granted(bench, Expansion(filesystem=(alone,))), command, *entries_of([write("OUT/later")], bench))

@@ -125,7 +125,7 @@ def test_a_sandbox_is_told_what_is_there() -> None:
         git=("/repo/.git",),
         hidden=("/h/state", "/h/.ssh"),
         hidden_files=("/ws/.netrc",),
-        missing=("/gone",),
+        missing=(entry("/gone"),),
     )
     session = boundary(
         WS, Profile.ASK, entry("/gone"), entry("/h/.ssh", "read"), entry("/ws/.envrc", "write", "exact"), network=True
