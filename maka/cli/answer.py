@@ -95,7 +95,7 @@ def answer(context: click.Context, /, **options: object) -> int:
 
     from maka.app import open_reader
     from maka.cli.followed import Look
-    from maka.cli.waits import find_wait
+    from maka.cli.waits import check_kept, find_wait
     from maka.config import load_config
 
     given_options = convert({**options, "order": context.meta[_ORDER]}, AnswerOptions)
@@ -103,6 +103,7 @@ def answer(context: click.Context, /, **options: object) -> int:
     reader = open_reader(config)
     try:
         wait = find_wait(reader, given_options.request)
+        check_kept(config, "Nothing was answered")
         given = given_answer(given_options, wait)
         models = (given_options.profile, given_options.model, given_options.base_url)
         ready, look = prepared(config, reader, wait, *models), given_options

@@ -66,6 +66,7 @@ def follow_run(
     """Begin a run, or find the one that a message begins, and follow it for as long as it goes on by itself."""
     from maka.cli.follow import Follower, Left, Unfinished
     from maka.cli.output import note
+    from maka.cli.waits import NOT_KEPT
 
     view = make_view(config, look, target, interrupts)
 
@@ -73,7 +74,7 @@ def follow_run(
         return host.manager.subscribe(target.session_id, after_position=after_position)
 
     try:
-        answerer = _answerer(host, look, interrupts)
+        answerer = _answerer(host, look, interrupts, kept=config.waits_keep)
         follower = Follower(subscribe, host.failed.is_set, host.reader, view, interrupts, answerer)
         ended = follower.follow(begin, target.position)
     except Unfinished as error:
@@ -83,12 +84,14 @@ def follow_run(
     _print_receipt(interrupts)
     if isinstance(ended, Left):
         view.left(ended)
+        if not config.waits_keep:
+            note(f"maka: {NOT_KEPT}")
         return Followed(code=ExitCode.NEEDS_ANSWER)
     view.ended(ended)
     return Followed(code=_write_output(look.output, ended) or exit_code_of(ended), position=ended.position)
 
 
-def _answerer(host: "Host", look: Look, interrupts: "Interrupts") -> "Answerer":
+def _answerer(host: "Host", look: Look, interrupts: "Interrupts", *, kept: bool) -> "Answerer":
     from maka.cli.keys import Keys
     from maka.cli.on_ask import Answerer
     from maka.cli.output import note, say
@@ -98,7 +101,7 @@ def _answerer(host: "Host", look: Look, interrupts: "Interrupts") -> "Answerer":
             note(f"maka: {text}")
 
     keys = Keys(0, say, lambda: interrupts.source is not None)
-    return Answerer(_mode(look), host.manager, interrupts, keys, tell, shown=look.has_timeline)
+    return Answerer(_mode(look), host.manager, interrupts, keys, tell, shown=look.has_timeline, kept=kept)
 
 
 def _mode(look: Look) -> "OnAsk":

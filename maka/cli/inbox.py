@@ -27,6 +27,7 @@ def inbox(profile: str | None, model: str | None, base_url: str | None, as_json:
     """
     from maka.cli.keys import is_interactive
     from maka.cli.output import note, write, write_json
+    from maka.cli.waits import NOT_KEPT
     from maka.config import load_config
 
     config = load_config()
@@ -38,10 +39,12 @@ def inbox(profile: str | None, model: str | None, base_url: str | None, as_json:
     if not waits:
         note("Nothing waits for an answer.")
         return 0
-    if not just_list and is_interactive() and sys.stdout.isatty():
+    if not just_list and config.waits_keep and is_interactive() and sys.stdout.isatty():
         return _answer_each(config, profile, model, base_url)
     for wait in waits:
         write("\n".join(_lines(wait)) + "\n")
+    if not config.waits_keep:
+        note(f"maka: {NOT_KEPT}")
     return 0
 
 

@@ -33,7 +33,8 @@ class OnAsk(StrEnum):
 class Answerer:
     """Deals with the requests of one run. Used by one thread.
 
-    `tell` says a line where no view does; `shown` says that the view has shown a request already.
+    `tell` says a line where no view does; `shown` says that the view has shown a request already, `kept` that what is
+    left waiting can be answered later.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Answerer:
         tell: Callable[[str], None],
         *,
         shown: bool,
+        kept: bool,
     ) -> None:
         self._mode = mode
         self._manager = manager
@@ -52,6 +54,7 @@ class Answerer:
         self._keys = keys
         self._tell = tell
         self._shown = shown
+        self._more = _MORE if kept else {}
         self.leaves = mode is OnAsk.PARK
 
     def asked(self, request: Request) -> None:
@@ -78,7 +81,7 @@ class Answerer:
         if not shown:
             self._keys.tell("\n".join([request_head(asked), *request_lines(asked)]))
         try:
-            given = ask(self._keys, asked, _MORE)
+            given = ask(self._keys, asked, self._more)
         except LeftError:
             # A stop ends the run by itself; else the person went away, and may answer later.
             self.leaves = self.leaves or self._interrupts.source is None

@@ -99,6 +99,7 @@ def execute(options: RunOptions) -> int:
     from maka.cli.grants import parse_allowed
     from maka.cli.profiles import check_server, choose_profile
     from maka.cli.prompt import read_prompt
+    from maka.cli.waits import check_kept
     from maka.config import load_config, with_profile
 
     if options.session and options.continue_newest:
@@ -106,6 +107,8 @@ def execute(options: RunOptions) -> int:
     if options.timeout_s is not None and not options.timeout_s > 0:  # not-a-number
         _refuse("--timeout takes a number of seconds above 0.")
     config = load_config()
+    if options.on_ask == "park":
+        check_kept(config, "--on-ask park leaves nothing that could be answered")
     profile = choose_profile(config, name=options.profile, model=options.model, base_url=options.base_url)
     real_cwd = checked_folder(options.cwd or ".")
     allowed = parse_allowed(options.allow, config)

@@ -1,7 +1,7 @@
 """What waits for a person: requests by name, and runs that are parked."""
 
 from collections.abc import Iterable, Iterator
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import Struct
 
@@ -13,6 +13,14 @@ from maka.contracts.ids import InvocationId, RunId, SessionId
 from maka.contracts.ports import LedgerReader
 from projections import inbox, run_state, session_index
 from projections.inbox import PendingWait
+
+if TYPE_CHECKING:
+    from maka.config import Config
+
+NOT_KEPT = (
+    '[waits] on_restart = "close" in config.toml: what waits ends when Maka starts next, and an answer from the command'
+    ' line is a start. To answer it, set "keep"'
+)
 
 
 class Parked(Struct, frozen=True, kw_only=True):
@@ -47,6 +55,12 @@ def find_wait(reader: LedgerReader, name: str) -> PendingWait:
         what = f"no longer waits ({closed_words(closed)}, position {closed.position})"
         _refuse(RefusalCode.WAIT_CLOSED, f"Request {short_id(closed.id)} {what}; this answer changed nothing.")
     _refuse(RefusalCode.INVALID_INPUT, f"No request {name[:64]!r} waits: see maka inbox.")
+
+
+def check_kept(config: "Config", what: str) -> None:
+    """Refuse what leaves a run waiting, or answers one, where the next start ends it. Raises RefusedError."""
+    if not config.waits_keep:
+        _refuse(RefusalCode.INVALID_INPUT, f"{what}: {NOT_KEPT}.")
 
 
 def parked_run(reader: LedgerReader, session_id: SessionId) -> Parked | None:

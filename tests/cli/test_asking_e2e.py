@@ -53,6 +53,13 @@ def waits(machine: Machine) -> list[str]:
     return [line["id"] for line in machine.maka("inbox", "--json").lines]
 
 
+def closing(machine: Machine) -> str:
+    """Let each start close what waits; returns the configuration until then."""
+    before = machine.config.read_text("utf-8")
+    machine.config.write_text(before + '[waits]\non_restart = "close"\n', "utf-8")
+    return before
+
+
 def told(model: ScriptedModel) -> str:
     return model.requests[-1].tool_results()[-1]
 
@@ -96,10 +103,24 @@ def test_h27_a_second_answer_learns_who_won(machine: Machine, model: ScriptedMod
 
 
 def test_h26_an_answer_after_a_stop_is_refused(machine: Machine, model: ScriptedModel) -> None:
-    machine.config.write_text(machine.config.read_text("utf-8") + '[waits]\non_restart = "close"\n', "utf-8")
     request = parked(machine)
+    closing(machine)
     machine.maka("run", "--continue", "never mind")
     refused(machine.maka("answer", request[-8:], "--option", "1"), 1, "no longer waits", "closed")
+
+
+def test_where_a_start_closes_waits_none_is_left_and_none_is_lost_to_its_own_answer(
+    machine: Machine, model: ScriptedModel
+) -> None:
+    request = parked(machine)
+    kept, asked = closing(machine), len(model.requests)
+    refused(machine.maka("run", "--on-ask", "park", "paint it"), 2, 'on_restart = "close"', 'set "keep"')
+    refused(machine.maka("answer", request[-8:], "--option", "1"), 2, "Nothing was answered", 'set "keep"')
+    listed = machine.maka("inbox", "--list")
+    assert (listed.code, 'set "keep"' in listed.err) == (0, True)
+    assert (waits(machine), len(model.requests)) == ([request], asked)
+    machine.config.write_text(kept, "utf-8")
+    assert machine.maka("answer", request[-8:], "--option", "1").code == 0
 
 
 @pytest.mark.parametrize(

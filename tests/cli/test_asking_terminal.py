@@ -209,6 +209,20 @@ def test_later_leaves_it_parked_and_the_inbox_answers(machine: Machine, serve: S
     assert waits(machine) == 0
 
 
+def test_where_a_start_closes_waits_nothing_offers_to_leave_it_and_who_goes_away_is_told(
+    machine: Machine, serve: Serve, opened: Open
+) -> None:
+    serve(question(QUESTION), DONE)
+    with machine.config.open("a") as config:
+        config.write('[waits]\non_restart = "close"\n')
+    screen = opened("run", "paint it")
+    assert "later" not in screen.until("no answer") + screen.until(": ")
+    screen.type(b"\x04")  # the end of the input
+    screen.until('set "keep"')
+    assert screen.end() == 4
+    assert waits(machine) == 1
+
+
 def test_the_inbox_passes_on_and_quits(machine: Machine, serve: Serve, opened: Open) -> None:
     serve(question(QUESTION), DONE)
     for _ in range(2):
