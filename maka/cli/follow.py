@@ -45,10 +45,14 @@ Request = SandboxBoundaryRequest | UserQuestionAsked
 
 
 class Left(Struct, frozen=True, kw_only=True):
-    """A run that was left waiting for a person. `ahead` says that it isn't ours: our message waits behind it."""
+    """A run that was left waiting for a person. `ahead` says that it isn't ours: our message waits behind it.
+
+    All events through `position` were told. That of the run's own newest fact may be an earlier one.
+    """
 
     parked: Parked
     ahead: bool
+    position: int
 
     def record(self) -> RunParked:
         parked = self.parked
@@ -58,7 +62,7 @@ class Left(Struct, frozen=True, kw_only=True):
             session_id=parked.session_id,
             pending=pending,
             boundary=parked.boundary,
-            position=parked.position,
+            position=self.position,
         )
 
 
@@ -185,7 +189,7 @@ class Follower:
         parked = parked_run(self._reader, session_id)
         if parked is None or any(wait.position > position for wait in parked.waits):
             return None
-        return Left(parked=parked, ahead=parked.run_id != run_id)
+        return Left(parked=parked, ahead=parked.run_id != run_id, position=position)
 
     def _taker(self, event: SessionEvent, message_id: MessageId | None) -> RunId | None:
         """Return the run that has just begun if its first append took our message."""

@@ -24,15 +24,11 @@ NOT_KEPT = (
 
 
 class Parked(Struct, frozen=True, kw_only=True):
-    """A run that nothing but a person's answers is missing from. `position` is that of its newest fact.
-
-    `boundary` is the session's profile now.
-    """
+    """A run that nothing but a person's answers is missing from. `boundary` is the session's profile now."""
 
     run_id: RunId
     session_id: SessionId
     boundary: str
-    position: int
     waits: tuple[PendingWait, ...]
 
 
@@ -74,13 +70,7 @@ def parked_run(reader: LedgerReader, session_id: SessionId) -> Parked | None:
         if state is not None and state.phase is run_state.Phase.PARKED:
             waiting = inbox.project(reader.iter_session(session_id))
             waits = [] if waiting is None else [wait for wait in waiting.waits.values() if wait.run_id == run_id]
-            return Parked(
-                run_id=run_id,
-                session_id=session_id,
-                boundary=header.boundary,
-                position=state.position,
-                waits=tuple(waits),
-            )
+            return Parked(run_id=run_id, session_id=session_id, boundary=header.boundary, waits=tuple(waits))
     return None
 
 

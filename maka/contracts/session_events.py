@@ -233,7 +233,7 @@ class RunEnded(Struct, frozen=True, kw_only=True, rename="camel", tag_field="typ
 class RunParked(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="run_parked"):
     """The last line of `maka run --json` where a run waits for a person. `pending` are what answers name.
 
-    `boundary` is the session's profile now.
+    `boundary` is the session's profile now. All events through `position` were told.
     """
 
     run_id: RunId

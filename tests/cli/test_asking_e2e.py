@@ -64,6 +64,13 @@ def told(model: ScriptedModel) -> str:
     return model.requests[-1].tool_results()[-1]
 
 
+def told_in_order(done: Done) -> Done:
+    """No position is below one that was printed before, and the last line has that of the last fact told."""
+    positions = [line["position"] for line in done.lines if "position" in line]
+    assert positions == sorted(positions), done.out
+    return done
+
+
 def refused(done: Done, code: int, *words: str) -> None:
     assert (done.code, done.out) == (code, ""), done
     assert len(done.err.splitlines()) == 1, done.err
@@ -72,7 +79,7 @@ def refused(done: Done, code: int, *words: str) -> None:
 
 
 def test_park_says_what_waits_and_an_answer_goes_on(machine: Machine, model: ScriptedModel) -> None:
-    done = machine.maka("run", "--json", "--on-ask", "park", "paint it")
+    done = told_in_order(machine.maka("run", "--json", "--on-ask", "park", "paint it"))
     asked = next(line for line in done.lines if line["type"] == "user_question_request")
     assert done.code == 4
     assert done.record == {
@@ -184,13 +191,15 @@ def test_a_message_behind_a_parked_run_is_queued_and_runs_after_the_answer(
     machine: Machine, model: ScriptedModel
 ) -> None:
     request = parked(machine)
-    queued = machine.maka("run", "--continue", "--json", "and then this")
+    queued = told_in_order(machine.maka("run", "--continue", "--json", "and then this"))
+    (told_last,) = (line for line in queued.lines if line["type"] == "queue_update")
+    assert queued.record["position"] == told_last["position"]
     assert (queued.code, queued.record["type"], queued.record["pending"]) == (4, "run_parked", [request]), queued
     assert f"queued behind a run of session #1 that waits for a person: maka answer {request[-8:]}" in queued.err
     assert "busy" not in queued.err, "said once, and with what to do"
     # The queued message asks, too; nobody is there.
     done = machine.maka("answer", request[-8:], "--option", "1", "--json", "--on-ask", "deny")
-    assert done.code == 0, done
+    assert told_in_order(done).code == 0, done
     assert [line["type"] for line in done.lines].count("run_ended") == 2
     turns = machine.maka("show", "1", "--json").record["turns"]
     assert [turn["status"] for turn in turns] == ["completed", "completed"]
@@ -201,7 +210,7 @@ def test_h29_answering_one_leaves_the_other(machine: Machine, serve: Serve) -> N
     model = serve(Turn(calls=(*asks(COLOUR).calls, *asks(NAME).calls)), Turn(text="ok"))
     first, second = machine.maka("run", "--json", "--on-ask", "park", "paint it").record["pending"]
     one = machine.maka("answer", second, "--text", "Eve", "--json", "--on-ask", "deny")
-    assert (one.code, one.record["type"], one.record["pending"]) == (4, "run_parked", [first]), one
+    assert (one.code, one.record["type"], one.record["pending"]) == (4, "run_parked", [first]), told_in_order(one)
     (ack,) = (line for line in one.lines if line["type"] == "user_question_answer_ack")
     assert (ack["requestId"], ack["answers"]) == (second, ["Eve"]), "whoever answered is told, also while others wait"
     assert waits(machine) == [first]
