@@ -1,7 +1,9 @@
 """What a change of a text did, for people: a unified diff and its counts, in bounded time.
 
-Law: the time is bounded by the size of the texts. Equal beginnings and ends are set aside first; what is left is only
-compared line by line where it is small, since the comparison is quadratic.
+Laws:
+- The time is bounded by the size of the texts. Equal beginnings and ends are set aside first; what is left is only
+  compared line by line where it is small, since the comparison is quadratic.
+- No name makes a line of its own: `git apply` takes each header for the one file that it is of.
 """
 
 from difflib import SequenceMatcher
@@ -15,6 +17,7 @@ CONTEXT = 3
 COMPARED_MAX = 1_000_000
 """The largest product of line counts that is compared line by line."""
 
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 Opcode = tuple[str, int, int, int, int]
 
 
@@ -38,11 +41,32 @@ def unified(path: str, before: bytes | None, after: bytes | None) -> Diff:
     removed = sum(i2 - i1 for _, i1, i2, _, _ in changes)
     if len(before or b"") + len(after or b"") > 2 * DIFF_BYTES_MAX and added + removed > 10_000:
         return Diff(text=None, added=added, removed=removed)
-    old_name, new_name = "/dev/null" if before is None else f"a/{path}", "/dev/null" if after is None else f"b/{path}"
+    old_name = "/dev/null" if before is None else _name(f"a/{path}")
+    new_name = "/dev/null" if after is None else _name(f"b/{path}")
     head = f"--- {old_name}\n+++ {new_name}\n"
     text = head + "".join(_hunk(hunk, old, new) for hunk in _hunks(changes))
     too_large = len(text) > DIFF_BYTES_MAX
     return Diff(text=None if too_large else text, added=added, removed=removed)
+
+
+def _name(path: str) -> str:
+    """Return a name as git writes it in a header: in quotes where it has a sign that would end it or isn't seen.
+
+    Letters of all alphabets stay as they are. After a blank a tab says where the name ends: else a name that ends like
+    a date would be cut there.
+    """
+    quoted = "".join(map(_quoted, path))
+    if quoted != path:
+        return f'"{quoted}"'
+    return f"{path}\t" if " " in path else path
+
+
+def _quoted(sign: str) -> str:
+    if sign in _ESCAPES:
+        return _ESCAPES[sign]
+    if sign.isprintable():
+        return sign
+    return "".join(f"\\{byte:03o}" for byte in sign.encode("utf-8", "surrogatepass"))
 
 
 def _lines(data: bytes) -> list[str]:

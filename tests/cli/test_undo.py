@@ -105,6 +105,17 @@ def test_a_diff_says_that_a_file_changed_since_and_that_one_is_binary(machine: M
     assert f"a: the file changed since: the agent left {ours}, it is {now} now" in done.err
 
 
+def test_no_name_of_a_file_forges_a_line_of_a_diff_or_of_a_kept_one(machine: Machine, serve: Serve) -> None:
+    name = "zz\n--- a/pond.txt\n+++ b/pond.txt\n@@ -1,1 +1,1 @@\n-good\n+evil"
+    quoted = name.replace("\n", "\\n")
+    model = serve(by_step([Turn(calls=(write(name, "x\n"),)), Turn(text="Done.")]))
+    assert machine.run(model, "change it").code == 0
+    written = f'--- /dev/null\n+++ "b/{quoted}"\n@@ -0,0 +1,1 @@\n+x\n'
+    assert machine.maka("diff", "1").out == written
+    (kept,) = (each["number"] for each in machine.maka("artifacts", "1", "--json").lines if each["kind"] == "diff")
+    assert machine.maka("artifacts", "1", str(kept)).out == written
+
+
 def test_an_undo_puts_everything_back_and_can_be_undone(tmp_path: Path, serve: Serve) -> None:
     machine = Machine(tmp_path)
     change_things(machine, serve)
