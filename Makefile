@@ -1,5 +1,6 @@
 # Needs GNU make and Python 3.11+ with venv and pip. Everything else is installed into .venv, in the versions that
-# constraints.txt names. Set-up happens once, and again when pyproject.toml or constraints.txt changes.
+# constraints.txt names. Set-up happens once, and again when pyproject.toml or constraints.txt changes. PYTHON is what
+# .venv is made with: one that is there keeps its own, until `make clean`.
 
 PYTHON ?= python3
 QUIET ?= -q

@@ -1,6 +1,7 @@
 """`maka rules`: what a session's tools may touch, with the fact that each grant came from; and taking it back."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
@@ -9,7 +10,7 @@ from msgspec import Struct
 from maka.cli.grants import boundary_options
 from maka.cli.options import FILLED
 from maka.contracts.boundary import Expansion, Grant
-from maka.contracts.errors import Refusal, RefusalCode, RefusedError
+from maka.contracts.errors import FoldError, LedgerDamagedError, Refusal, RefusalCode, RefusedError
 from maka.contracts.events import Committed
 from maka.contracts.ids import EventId, SessionId
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from maka.contracts.boundary import Boundary
     from maka.contracts.ports import LedgerReader
 
+_LISTED_MAX = 10
 _PROFILES = {"explore": "reads the workspace", "ask": "reads and writes the workspace"}
 
 
@@ -73,7 +75,8 @@ def rules(
     allowed = parse_allowed(allow, config)
     shown = _read(config, session)
     if boundary is not None or allowed != Expansion() or revoke:
-        _change(config, shown, boundary, allowed, scope or "session", revoke)
+        revoked = _change(config, shown, boundary, allowed, scope or "session", revoke)
+        _tell_copies(config, shown, revoked)
         shown = _read(config, session)
     if as_json:
         write_json(shown)
@@ -88,7 +91,8 @@ def _change(
     allowed: Expansion,
     scope: Literal["session", "workspace"],
     revoke: Sequence[str],
-) -> None:
+) -> tuple[str, ...]:
+    """Make the changes and return the grants that were taken back."""
     from maka.app import open_host
     from maka.cli.grants import widen
 
@@ -97,6 +101,47 @@ def _change(
         if revoked:
             host.manager.change_boundary(shown.session_id, revoked=revoked, client="cli")
         widen(host.manager, shown.session_id, profile=profile, grants=allowed, scope=scope)
+    return revoked
+
+
+def _tell_copies(config: "Config", shown: Rules, revoked: Sequence[str]) -> None:
+    """Say of each workspace grant that was taken back in which other sessions it still holds."""
+    from maka.cli.output import note
+    from maka.cli.words import short_id
+
+    origins = dict.fromkeys(rule.origin for rule in shown.grants if rule.scope == "workspace")
+    for origin in (each for each in origins if each in revoked):
+        held = _holders(config, shown, origin)
+        if not held:
+            note(f"maka: {short_id(origin)} is taken back; no session of this workspace holds it any more")
+            continue
+        listed = ", ".join(f"#{number}" for number in held[:_LISTED_MAX])
+        more = f" and {len(held) - _LISTED_MAX} more" if len(held) > _LISTED_MAX else ""
+        where = f"session #{shown.number}, and for those that begin from now on"
+        note(
+            f"maka: {short_id(origin)} is taken back in {where}; it still holds in {listed}{more}: revoke it there, too"
+        )
+
+
+def _holders(config: "Config", shown: Rules, origin: str) -> list[int]:
+    """Return the numbers of the other sessions of the workspace that hold a grant, by reading their facts."""
+    from maka.app import open_reader
+    from maka.cli.names import read_headers
+    from projections import boundary
+
+    held: list[int] = []
+    reader = open_reader(config)
+    try:
+        for header in read_headers(reader):
+            if header.real_cwd != shown.workspace or header.session_id == shown.session_id:
+                continue
+            with suppress(LedgerDamagedError, FoldError):  # such a session takes no run
+                state = boundary.project(reader.iter_session(header.session_id))
+                if state is not None and any(grant.origin == origin for grant in state.boundary.grants):
+                    held.append(header.number)
+    finally:
+        reader.close()
+    return held
 
 
 def _origin(shown: Rules, name: str) -> str:

@@ -72,7 +72,13 @@ def on_ask_option(function: F) -> F:
 @click.argument("prompt", required=False, metavar="[PROMPT|-]")
 @click.option("--cwd", type=FILLED, metavar="DIR", help="The folder to work in (that of the shell).")
 @click.option("-s", "--session", type=FILLED, metavar="S", help="Go on with this session.")
-@click.option("-c", "--continue", "continue_newest", is_flag=True, help="Go on with the folder's newest session.")
+@click.option(
+    "-c",
+    "--continue",
+    "continue_newest",
+    is_flag=True,
+    help="Go on with the session that was active last in this folder.",
+)
 @click.option("-m", "--profile", type=FILLED, metavar="PROFILE", help="A model profile; maka models lists them.")
 @click.option("--model", type=FILLED, metavar="M", help="The model's name, in place of the profile's.")
 @click.option("--base-url", type=FILLED, metavar="U", help="The server's URL, in place of the profile's.")

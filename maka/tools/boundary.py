@@ -32,7 +32,11 @@ _STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os
 
 
 class PathError(Exception):
-    """A path that can't be used; the message is for the model and says what to do."""
+    """A path that can't be used. `said` is what is so, for people, too; the message adds what the model is to do."""
+
+    def __init__(self, said: str, hint: str = "") -> None:
+        super().__init__(f"{said}: {hint}" if hint else said)
+        self.said = said
 
     @property
     def result(self) -> ToolResult:
@@ -211,7 +215,7 @@ def _changed_or_no_folder(place: Place, part: str, fd: int) -> OSError | PathErr
 def opened(place: Place, folder: int) -> Generator[tuple[int, os.stat_result]]:
     """Open a regular file for reading, without blocking. Raises PathError, FileNotFoundError and other OSErrors."""
     if place.is_root or not place.parts:
-        raise PathError("this is the workspace itself, a directory: use Glob to list files")
+        raise PathError("this is the workspace itself, a directory", "use Glob to list files")
     name = place.parts[-1]
     before = os.stat(name, dir_fd=folder, follow_symlinks=False)
     _must_be_file(before, place)
@@ -233,7 +237,7 @@ def opened(place: Place, folder: int) -> Generator[tuple[int, os.stat_result]]:
 
 def _must_be_file(info: os.stat_result, place: Place) -> None:
     if stat.S_ISDIR(info.st_mode):
-        raise PathError(f"{place.shown} is a directory: use Glob to list files")
+        raise PathError(f"{place.shown} is a directory", "use Glob to list files")
     if stat.S_ISLNK(info.st_mode):
         raise _turned_into_link(place)
     if not stat.S_ISREG(info.st_mode):

@@ -91,7 +91,7 @@ def read_now(cwd: str, path: str, ground: Ground) -> tuple[FileNow, bytes | None
         _must_be(place, path)
         data = look(place, BLOB_BYTES_MAX).data
     except PathError as error:
-        return FileNow(problem=str(error).partition("\n")[0]), None
+        return FileNow(problem=error.said.partition("\n")[0]), None
     return FileNow(sha256=_hash(data)), data
 
 

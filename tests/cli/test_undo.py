@@ -116,6 +116,13 @@ def test_no_name_of_a_file_forges_a_line_of_a_diff_or_of_a_kept_one(machine: Mac
     assert machine.maka("artifacts", "1", str(kept)).out == written
 
 
+def test_a_person_is_told_of_a_folder_in_a_files_place_in_words_for_people(edited: Machine) -> None:
+    (edited.workspace / "pond.txt").unlink()
+    (edited.workspace / "pond.txt").mkdir()
+    assert "- pond.txt stays: pond.txt is a directory\n" in edited.maka("undo", "@last", "--dry-run").out
+    assert "maka: pond.txt: pond.txt is a directory\n" in edited.maka("diff", "@last").err
+
+
 def test_an_undo_puts_everything_back_and_can_be_undone(tmp_path: Path, serve: Serve) -> None:
     machine = Machine(tmp_path)
     change_things(machine, serve)
