@@ -89,10 +89,14 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 
 class BoundaryNeed(Struct, frozen=True, kw_only=True):
-    """What a call would have needed: an expansion that can be asked for, or None where only a bypass would do."""
+    """What a call would have needed: an expansion that can be asked for, or None where only a bypass would do.
+
+    `instead` is what a person can do where no answer to a request helps, but something short of a bypass does.
+    """
 
     expansion: Expansion | None
     reason: str
+    instead: str = ""
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):

@@ -5,8 +5,9 @@ import re
 from collections.abc import Sequence
 
 from maka.contracts.boundary import Boundary, Expansion
-from maka.contracts.sandbox_ports import PROGRAM_PLACES, SandboxPolicy
+from maka.contracts.sandbox_ports import SandboxPolicy
 from maka.contracts.tool_ports import BoundaryNeed
+from maka.tools.broad import is_broad
 from maka.tools.denial import ANY_NAME, LIKELY, NO_UNIX_SOCKETS, OWN_LOOPBACK, Kind, likely
 from maka.tools.denial_words import denials, lacks_network, lacks_unix_socket
 from maka.tools.policy import GIT_PROTECTED, PROTECTED_NAMES, Access, Ground, is_under, judge, protected_in
@@ -18,8 +19,6 @@ _JOINED = re.compile(r"2>\s*&\s*1|\|&|&>")
 """Its errors stand in what it prints for others."""
 
 _NOT_RUNNABLE = 126
-_BROAD = ("/", "/home", "/usr", "/etc", "/var", "/boot", "/opt", *PROGRAM_PLACES)
-"""These, and the folders right below them, hold what is the whole machine's, or all of a person's."""
 
 
 class Denied:
@@ -98,9 +97,7 @@ class Denied:
         return re.search(rf"(?<![\w.-]){name}(?![\w-])", self._command) is not None
 
     def is_broad(self, folder: str) -> bool:
-        home = os.path.realpath(os.path.expanduser("~"))
-        broad = {os.path.realpath(one) for one in _BROAD}
-        return is_under(home, folder) or folder in broad or os.path.dirname(folder) in broad
+        return is_broad(folder, self._boundary.workspace, self._ground)
 
     def could(self, path: str, access: Access) -> bool:
         if self._is_run and access == "write" and os.path.isfile(path):

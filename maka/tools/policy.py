@@ -8,6 +8,7 @@ Laws:
 - A profile's bypass has no barrier.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -34,7 +35,8 @@ class Ground(Struct, frozen=True, kw_only=True):
     """What a machine has that isn't anyone's workspace: `own` are Maka's files, `secrets` are a person's.
 
     `programs` are folders that must stay readable where a sandbox has an empty folder, such as /tmp, of its own; `code`
-    is what runs as Maka: to be read, and in a workspace that holds it not to be written. All paths are real, but those
+    is what runs as Maka: to be read, and in a workspace that holds it not to be written; `searched` are the folders of
+    PATH. All paths are real, but those
     of `own_names` and `secret_names`, by which `own` and `secrets` were found: a link among them may lead elsewhere by
     now (`survey.as_now`).
     """
@@ -43,6 +45,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     secrets: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
+    searched: tuple[str, ...] = ()
     own_names: tuple[str, ...] = ()
     secret_names: tuple[str, ...] = ()
 
@@ -128,6 +131,16 @@ def needed(path: str, access: Access, scope: Literal["exact", "subtree"] = "exac
 def all_needed(paths: Iterable[str]) -> Expansion:
     """Return what would allow each of these to be written."""
     return Expansion(filesystem=tuple(entry for path in paths for entry in needed(path, "write").filesystem))
+
+
+def made_by_a_person(folder: str, reason: str) -> BoundaryNeed:
+    """Return what a folder needs that is to be made in a broad one: it can be granted only once it is there."""
+    path = shlex.quote(folder)
+    instead = (
+        f"Use a folder inside the workspace, or tell the person what to do: make it (mkdir -p {path}) and allow it "
+        f"(--allow write:{path}, of maka run or maka rules)."
+    )
+    return BoundaryNeed(expansion=None, reason=reason, instead=instead)
 
 
 def is_kernels(path: str) -> bool:

@@ -49,7 +49,7 @@ _SOCKET = re.compile(r"\S+: \S+ \S+ \S+ \S+ \S+ +\d+ (/.*)\n")
 def ground_of(home: str, own: Sequence[str], search_path: str = "", code: Sequence[str] = ()) -> Ground:
     """Return what no session touches unasked: Maka's own files, and where this person's secrets usually are.
 
-    `search_path` is the tools' PATH: its folders stay visible where a sandbox would hide them.
+    `search_path` is the tools' PATH: its folders stay visible where a sandbox would hide them, and are never proposed.
     """
     real_home = os.path.realpath(home)
     machine = [path for path in SECRETS_OF_THE_MACHINE if not is_under(real_home, path)]
@@ -57,6 +57,7 @@ def ground_of(home: str, own: Sequence[str], search_path: str = "", code: Sequen
     named = Ground(
         programs=tuple(dict.fromkeys(_programs(search_path))),
         code=tuple(dict.fromkeys(os.path.realpath(path) for path in code)),
+        searched=tuple(dict.fromkeys(map(os.path.realpath, filter(os.path.isabs, search_path.split(os.pathsep))))),
         own_names=tuple(os.path.abspath(path) for path in own),
         secret_names=tuple(secrets),
     )

@@ -23,7 +23,7 @@ PYTHON = os.path.realpath(sys.executable)
 
 def denied_bench(processes: Processes, repository: Path, sandbox: Sandbox, ground: Ground, home: Path) -> Bench:
     """Make a folder with nothing secret in it, one with something hidden, and tools that see them and the home."""
-    base = home.resolve().parent
+    base = home.resolve().parent / "places"
     outside, beside = base / "outside", base / "beside"
     for folder in (outside / "d e", outside / "dé", beside):
         folder.mkdir(parents=True)
@@ -37,6 +37,7 @@ def denied_bench(processes: Processes, repository: Path, sandbox: Sandbox, groun
         own=ground.own,
         secrets=(*ground.secrets, str(beside / "key")),
         programs=(*ground.programs, str(outside), str(beside)),
+        searched=(str(base / "tools" / "bin"),),
     )
     env = {**CHILD_ENV, "HOME": str(home.resolve())}
     return Bench(make_tools(processes, sandbox=sandbox, ground=own, child_env=env), repository, boundary(repository))
@@ -44,7 +45,7 @@ def denied_bench(processes: Processes, repository: Path, sandbox: Sandbox, groun
 
 def filled(command: str, bench: Bench) -> str:
     base = bench.cwd.resolve().parent
-    places = {"OUT": base / "outside", "BESIDE": base / "beside", "HOME": base / "home"}
+    places = {"OUT": base / "places" / "outside", "BESIDE": base / "places" / "beside", "HOME": base / "home"}
     for word, place in {**places, "WS": bench.cwd.resolve(), "PYTHON": PYTHON}.items():
         command = command.replace(word, str(place))
     return command
