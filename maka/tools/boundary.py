@@ -20,7 +20,8 @@ from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.content import Outcome
 from maka.contracts.limits import PATH_BYTES_MAX
 from maka.contracts.tool_ports import BoundaryNeed, ToolEnv, ToolResult
-from maka.tools.policy import Access, Ground, is_under, judge, needed
+from maka.tools.broad import is_broad
+from maka.tools.policy import Access, Ground, is_under, judge, made_by_a_person, needed
 from maka.tools.repositories import would_make
 from maka.tools.survey import as_now, led_to, protected_paths
 from maka.tools.walk import Walk
@@ -74,7 +75,10 @@ class Place(Struct, frozen=True, kw_only=True):
 
 def refusal_text(need: BoundaryNeed, what: str) -> str:
     """Return a refusal as the model reads it: one line of JSON, then what to do."""
-    if need.expansion is None:
+    if need.instead:
+        head = {"error": "no_expansion", "reason": need.reason}
+        then = f"No expansion of the boundary allows this, so don't ask for one. {need.instead}"
+    elif need.expansion is None:
         head = {"error": "requires_bypass", "reason": need.reason}
         then = "No expansion of the boundary allows this; only a person can, by giving the session the profile bypass."
     else:
@@ -88,7 +92,7 @@ def all_the_same_text(need: BoundaryNeed) -> str:
     """Say what a call that ended well has probably lacked for a part of it, as the model reads it."""
     head = f"The command ended well, but the sandbox has probably denied a part of it ({need.reason})."
     if need.expansion is None:
-        return f"{head} No expansion of the boundary allows that."
+        return f"{head} No expansion of the boundary allows that. {need.instead}".rstrip()
     expansion = msgspec.json.encode(need.expansion).decode()
     return f"{head} If that part matters, ask for this expansion with request_sandbox_boundary:\n{expansion}"
 
@@ -121,14 +125,13 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
         raise PathError(
             f"the working directory {root} does not exist (any more): create it again, or start a session elsewhere"
         )
-    looks = access == "write" and boundary.profile is not Profile.BYPASS
     try:
-        protected = led_to(seen := Walk(boundary), protected_paths(seen, ground)) if looks else ()
+        led = led_in(boundary, ground) if access == "write" else ()
     except PermissionError as closed:
         raise PathError(f"nothing was written: {closed_text(str(closed.filename))}") from None
-    if looks and would_make(real) is not None:
-        protected = (*protected, real)
-    if (need := judge(boundary, real, access, ground, protected)) is not None:
+    if (need := lacks(boundary, real, access, ground, led)) is not None:
+        if need.expansion is not None and access == "write":
+            _may_make_folders(boundary, path, real, ground, broad_only=True)
         if need.expansion is not None and os.path.isdir(real):
             need = BoundaryNeed(expansion=needed(real, access, "subtree"), reason=need.reason)
         raise OutsideError(need, _too_far(path, real, access, root))
@@ -138,6 +141,18 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
     return Place(root=root, real=real, parts=tuple(part for part in real.split("/") if part), shown=shown)
 
 
+def led_in(boundary: Boundary, ground: Ground) -> tuple[str, ...]:
+    """Return what protected names lead to in what can be written. Raises PermissionError where one is closed."""
+    return () if boundary.profile is Profile.BYPASS else led_to(seen := Walk(boundary), protected_paths(seen, ground))
+
+
+def lacks(boundary: Boundary, real: str, access: Access, ground: Ground, led: tuple[str, ...]) -> BoundaryNeed | None:
+    """Return what the boundary lacks for a real path. For writing, `led` are what protected names lead to."""
+    if access == "write" and boundary.profile is not Profile.BYPASS and would_make(real) is not None:
+        led = (*led, real)
+    return judge(boundary, real, access, ground, led)
+
+
 def _too_far(path: str, real: str, access: Access, root: str) -> str:
     where = "is inside" if is_under(real, root) else "is outside"
     return (
@@ -145,13 +160,18 @@ def _too_far(path: str, real: str, access: Access, root: str) -> str:
     )
 
 
-def _may_make_folders(boundary: Boundary, path: str, real: str, ground: Ground) -> None:
+def _may_make_folders(boundary: Boundary, path: str, real: str, ground: Ground, *, broad_only: bool = False) -> None:
     """Refuse a file whose missing folders would lie where only the file itself was granted."""
     folder = os.path.dirname(real)
     missing = ""
     while not os.path.lexists(folder):
         missing, folder = folder, os.path.dirname(folder)
     if missing and (need := judge(boundary, missing, "write", ground)) is not None:
+        if need.expansion is not None and is_broad(folder, boundary.workspace, ground):
+            reason = f"its folder {missing} is missing, and {folder} is too broad to be asked for"
+            raise OutsideError(made_by_a_person(missing, reason), _too_far(path, real, "write", boundary.workspace))
+        if broad_only:
+            return
         wider = BoundaryNeed(expansion=need.expansion and needed(folder, "write", "subtree"), reason=need.reason)
         raise OutsideError(wider, _too_far(path, missing, "write", boundary.workspace))
 

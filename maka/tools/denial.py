@@ -4,7 +4,8 @@ Laws:
 - What is named is what the same thing needs, or needs first: for a name that comes or goes that is its folder, but for
   a protected name in a writable folder that name alone.
 - Whoever writes the output could lead to what is named. So little is named at once, never a broad folder (but the path
-  in it that was denied, which Write can make then), and something hidden only where the command itself has its name.
+  in it that was denied, which Write can make then, unless it was to be a folder), and something hidden only where the
+  command itself has its name.
 - What no expansion opens is said to need a bypass; what the person couldn't do either isn't the sandbox's doing.
 """
 
@@ -12,10 +13,12 @@ import os.path
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from msgspec.structs import replace
+
 from maka.contracts.boundary import Expansion, FileEntry, covers
 from maka.contracts.tool_ports import BoundaryNeed
 from maka.tools.denial_words import Said
-from maka.tools.policy import Access, all_needed, is_kernels, needed
+from maka.tools.policy import Access, all_needed, is_kernels, made_by_a_person, needed
 
 Kind = Literal["folder", "other", "missing"]
 
@@ -32,6 +35,7 @@ NO_UNIX_SOCKETS = (
     "likely, as the command's output reads: a command can make no unix socket but a connected pair; where bubblewrap "
     "is the sandbox, a person can let it ([tools] unix_sockets = true in config.toml)"
 )
+FOLDER_ALONE = "likely, as the command's output reads; {} was to be a folder, and the one around it is too broad"
 _CLOSED = (
     "likely: {} holds something protected or hidden, and this sandbox closes such a folder for names that come or go "
     "(Write makes files there, where the boundary allows it)"
@@ -129,6 +133,10 @@ def _needs(said: Said, bases: Sequence[str], sight: Sight) -> list[BoundaryNeed]
     """Return what a line's names lack: of one that was to go from place to place all of them, else the first."""
     if said.why == "apart":
         return _apart(said, bases, sight)
+    if said.source:
+        of_source = replace(said, names=(said.source,), sure=1, reads=True, moves=False, makes=False, source="")
+        if needs := _needs(of_source, bases, sight):
+            return needs
     both = said.moves or said.why == "busy"
     found: list[BoundaryNeed] = []
     for at, name in enumerate(said.names):
@@ -145,9 +153,10 @@ def _needs(said: Said, bases: Sequence[str], sight: Sight) -> list[BoundaryNeed]
 def _need(path: str, said: Said, sight: Sight, *, is_sure: bool) -> BoundaryNeed | None:
     moves = said.moves or said.why == "busy"
     place = sight.real(path, last=not moves)
+    is_folder = said.folder
     # Who makes folders on the way names what was to be in them.
     while is_sure and said.makes and sight.kind(os.path.dirname(place)) == "missing":
-        place = os.path.dirname(place)
+        place, is_folder = os.path.dirname(place), True
         if os.path.dirname(place) == "/":
             return None
     kind = sight.kind(place)
@@ -162,18 +171,21 @@ def _need(path: str, said: Said, sight: Sight, *, is_sure: bool) -> BoundaryNeed
         return None  # all else can be read, as far as its mode lets
     # To write what may be written is denied by nothing: then it was the name that had to go.
     if moves or kind == "missing" or sight.lacks(place, "write") is None:
-        return _for_a_name(place, kind, said, sight)
+        return _for_a_name(place, kind, said, sight, is_folder=is_folder and kind == "missing")
     return _granted(place, kind, "write", sight)
 
 
-def _for_a_name(place: str, kind: Kind, said: Said, sight: Sight) -> BoundaryNeed | None:
-    """Return what lacks for a name to come or go."""
+def _for_a_name(place: str, kind: Kind, said: Said, sight: Sight, *, is_folder: bool) -> BoundaryNeed | None:
+    """Return what lacks for a name to come, as a folder or not, or to go."""
     folder = os.path.dirname(place)
     own = sight.lacks(place, "write")
     if own is not None and own.expansion is None:
         return own
     if sight.lacks(os.path.join(folder, ANY_NAME), "write") is not None:
         if sight.is_broad(folder):
+            if is_folder and not is_kernels(place):
+                is_open = sight.could(folder, "write")
+                return made_by_a_person(place, FOLDER_ALONE.format(place)) if is_open else None
             return _name_alone(place, kind, sight) if own is not None else None
         would_close = sight.would_close(folder, is_mountless=said.why == "denied")
         return _bypass(_CLOSED, folder) if would_close else _granted(folder, "folder", "write", sight)

@@ -10,6 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from maka.tools.denial_python import called
+
 Why = Literal["read_only", "denied", "busy", "apart", "missing"]
 
 _SCANNED_CHARS, _SAID_MAX, _NAMES_MAX, _BEFORE_LINES = 16_000, 64, 24, 4
@@ -23,6 +25,16 @@ _REASONS: dict[Why, str] = {
 _REASON = re.compile("|".join(f"(?P<{why}>{words})" for why, words in _REASONS.items()), re.IGNORECASE)
 _QUOTED = re.compile(r"""(?<!\w)(?:'((?:[^'\\]|\\.)+)'|"((?:[^"\\]|\\.)+)"|‘([^’]+)’|`([^`']+)['`])(?!\w)""")
 _ESCAPE = re.compile(r"\\([\\'\"])")
+_RENAMES = re.compile(r"\bmov(?:e|ing)\b|\brenam|\breplac", re.IGNORECASE)
+_COPIES = re.compile(r"\bcop(?:y|ying|ies|yfile)\b|\bclon(?:e|ing)\b", re.IGNORECASE)
+_TWO = re.compile(r"'' (?:[-=]>|to) ''|\blink(?:ing)? '' ''|\bsymlink '' ''")
+_LINKED_FIRST = re.compile(r"^(?:\S*/)?(?:ln|cp|mv|install|rsync): .*link '' (?:[-=]>|to) ''")
+"""These say first what was to be made, and then what it leads to."""
+
+_LINKED_TO = re.compile(r"\b(?:sym|hard |symbolic )?link to ''")
+_FOLDERS = re.compile(
+    r"\bmkdirs?\b|\bcreat(?:e|ing) (?:\w+ )?(?:director(?:y|ies)|folder)|\bwork tree dir", re.IGNORECASE
+)
 _MOVES = re.compile(r"\b(?:re)?mov(?:e|ing)\b|\bunlink|\brename|\brmdir\b|\bdelet|\block\b|[-=]>", re.IGNORECASE)
 _LINKS = re.compile(r"\bhard link\b|\blink(?:at)?\b", re.IGNORECASE)
 _READS = re.compile(
@@ -62,7 +74,8 @@ class Said(Struct, frozen=True, kw_only=True):
     """One line that says why something didn't work. `names` are what it may be about, the likeliest first.
 
     `sure` are so many of them that stand in quotes. `moves` says that a name was to come or go, `makes` that
-    something was to be written, `reads` that nothing was.
+    something was to be written, `folder` that it was to be a folder, `reads` that nothing was. `source` is what was to
+    be copied: that is read alone, and none of the names.
     """
 
     why: Why
@@ -71,17 +84,22 @@ class Said(Struct, frozen=True, kw_only=True):
     reads: bool
     moves: bool
     makes: bool
+    folder: bool = False
+    source: str = ""
 
 
-def denials(text: str, *, strict: bool = False) -> list[Said]:
-    """Return what the lines of an output say, the last one first; with `strict` of those alone that look as errors."""
+def denials(text: str, *, strict: bool = False, command: str = "") -> list[Said]:
+    """Return what the lines of an output say, the last one first; with `strict` of those alone that look as errors.
+
+    Where a line doesn't say what was done, the words of the `command` may.
+    """
     lines = _whole(text[-_SCANNED_CHARS:].splitlines())
     found: list[Said] = []
     for at in reversed(range(len(lines))):
         reason = _last(lines[at])
         if reason is None or (strict and not _AFTER.match(lines[at][reason.end() :])):
             continue
-        found.append(_said(lines, at, reason))
+        found.append(_said(lines, at, reason, command))
         if len(found) == _SAID_MAX:
             break
     return found
@@ -122,27 +140,49 @@ def _last(line: str) -> re.Match[str] | None:
     return None if not found else found[-1] if len(found) == 1 or _AFTER.match(line[found[-1].end() :]) else found[0]
 
 
-def _said(lines: list[str], at: int, reason: re.Match[str]) -> Said:
+def _said(lines: list[str], at: int, reason: re.Match[str], command: str) -> Said:
     line = lines[at]
     quoted = _quoted(line)
     is_end = _AFTER.match(line[reason.end() :]) is not None
-    names = [*quoted, *_plain(line[: reason.start()], is_end=is_end), *_FOLLOWING.findall(line[reason.end() :])]
-    about = _QUOTED.sub("", line[: reason.start()]) + " " + _QUOTED.sub("", line[reason.end() :])
-    if not names or not re.search(r"\w", about + "".join(quoted)):
+    about = _QUOTED.sub("''", line[: reason.start()]) + " " + _QUOTED.sub("''", line[reason.end() :])
+    about += " " + called(lines, at, about, command)
+    # A hard link is held to one mount, and is refused for that also where the place is closed, too.
+    is_link = _LINKS.search(about) is not None and "symbolic" not in about and reason.lastgroup != "missing"
+    made, source = (quoted, "") if is_link or reason.lastgroup == "apart" else _made(about, quoted)
+    others = [*_plain(line[: reason.start()], is_end=is_end), *_FOLLOWING.findall(line[reason.end() :])]
+    names = made + [name for name in others if not any(one in name for one in quoted if one not in made)]
+    if not (names or quoted) or not re.search(r"\w", about + "".join(quoted)):
         # Some name what it is about in a line of its own, before they tell why.
         before = [one for one in lines[max(at - _BEFORE_LINES, 0) : at] if one.strip() and not _FRAME.match(one)]
         names += [name for one in reversed(before) for name in _quoted(one)]
         about = " ".join((about, *before))
-    moves, makes = _MOVES.search(about) is not None, _MAKES.search(about) is not None
+    moves = not source and _MOVES.search(about) is not None
+    makes = bool(source) or _MAKES.search(about) is not None
     return Said(
-        # A hard link is held to one mount, and is refused for that also where the place is closed, too.
-        why="apart" if _LINKS.search(about) and "symbolic" not in about else _why(reason),
+        why="apart" if is_link else _why(reason),
         names=tuple(name for name in dict.fromkeys(names) if _may_be_name(name))[:_NAMES_MAX],
-        sure=len(quoted),
+        sure=len(made),
         reads=_READS.search(line) is not None and not (moves or makes),
         moves=moves,
         makes=makes,
+        folder=_FOLDERS.search(about) is not None,
+        source=source,
     )
+
+
+def _made(about: str, quoted: list[str]) -> tuple[list[str], str]:
+    """Return which of the quoted names were to come or to go, and what was to be copied there.
+
+    What a link leads to needs nothing. Of two names that nobody says more about the last one is named: should the first
+    one have to go, too, that is told next.
+    """
+    if len(quoted) == 1 and _LINKED_TO.search(about):
+        return [], ""
+    if len(quoted) != 2 or _TWO.search(about) is None or _RENAMES.search(about):
+        return quoted, ""
+    if _COPIES.search(about):
+        return quoted[1:], quoted[0]
+    return (quoted[:1] if _LINKED_FIRST.search(about) else quoted[1:]), ""
 
 
 def _may_be_name(name: str) -> bool:

@@ -37,7 +37,7 @@ class Denied:
     def need(self, text: str, exit_code: int | None = None) -> BoundaryNeed | None:
         """Return what a failed command has probably lacked, None where its output doesn't say."""
         self._is_run = exit_code == _NOT_RUNNABLE
-        if (found := likely(denials(text), self._bases(), self)) is not None:
+        if (found := likely(denials(text, command=self._command), self._bases(), self)) is not None:
             return found
         if lacks_unix_socket(text):
             return BoundaryNeed(expansion=None, reason=NO_UNIX_SOCKETS)
@@ -49,7 +49,7 @@ class Denied:
         Text that it merely printed isn't its own: of that only `errors` are read, unless it joins the two.
         """
         own = text if _JOINED.search(self._command) else errors
-        if (found := likely(denials(own, strict=True), self._bases(), self)) is not None:
+        if (found := likely(denials(own, strict=True, command=self._command), self._bases(), self)) is not None:
             return found
         if self._policy.network or not lacks_network(own, strict=True):
             return None
