@@ -89,7 +89,7 @@ def answer(d: Deciding, command: commands.Answer, reply: object) -> None:
         words = "a boundary request takes allow or deny, a question takes answers; send the one that was asked for"
         d.do(Reply(reply, Refusal(code=RefusalCode.INVALID_INPUT, message=words)))
         return
-    told = ToolAnswer(outcome=Outcome.OK, text=_words(command))
+    told = ToolAnswer(outcome=Outcome.OK, text=_words(command, d.state.asked.get(command.request_id)))
     response = mapper.response(d.who, d.at(), call_id=work.call_id, name=work.name, step=work.step, answer=told)
     facts = [fact, response]
     others = tuple(each for each in d.state.work if each is not work)
@@ -133,10 +133,11 @@ def _covered(d: Deciding, command: commands.Answer, granted: BoundaryRequest) ->
     )
 
 
-def _words(command: commands.Answer) -> str:
+def _words(command: commands.Answer, asked: Asked | None) -> str:
     """Return what the model is told."""
     if command.decision == "allow":
         return "The person allowed it. Repeat the call that needed it."
     if command.decision == "deny":
-        return "The person denied it. Go on without it, or say what can't be done."
+        its = "the part that wasn't allowed already" if isinstance(asked, BoundaryRequest) and asked.is_rest else "it"
+        return f"The person denied {its}. Go on without it, or say what can't be done."
     return "\n".join(f"Answer {number}: {each or NO_ANSWER}" for number, each in enumerate(command.answers or (), 1))

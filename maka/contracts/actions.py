@@ -9,12 +9,16 @@ from maka.contracts.shape import Shape
 
 
 class BoundaryRequest(Shape, frozen=True, kw_only=True):
-    """The model asks for a wider boundary; the fact's event id names the wait. `active_ms` as in ModelRequest."""
+    """The model asks for a wider boundary; the fact's event id names the wait. `active_ms` as in ModelRequest.
+
+    `is_rest` says that the call asked for more, which was allowed already.
+    """
 
     call_id: CallId
     expansion: Expansion
     justification: str
     active_ms: int = 0
+    is_rest: bool = False
 
 
 class BoundaryDecision(Shape, frozen=True, kw_only=True):

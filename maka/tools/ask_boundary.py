@@ -1,21 +1,30 @@
 """request_sandbox_boundary: the model asks a person to widen the boundary; the run waits for the decision.
 
 What is asked for is resolved against what is really there before any fact exists, so that the person decides about
-real paths, and the grant is exactly what was shown. Never dispatched: it has no effect but the request itself.
+real paths, and the grant is exactly what was shown. What is allowed already isn't asked for: a "deny" would deny
+nothing. Never dispatched: it has no effect but the request itself.
 """
 
 from collections.abc import Callable
 
 from maka.contracts.actions import BoundaryRequest, RecoveryMode
-from maka.contracts.boundary import Profile
+from maka.contracts.boundary import Expansion, Profile
 from maka.contracts.limits import EXPANSION_ENTRIES_MAX
 from maka.contracts.model_ports import ToolSpec
 from maka.contracts.tool_ports import Asked, ToolCall, ToolEnv, ToolListener
-from maka.tools.expansion import ExpansionError, expansion_of, normalise
+from maka.tools.boundary import boundary_of
+from maka.tools.expansion import ExpansionError, expansion_of, lacking, normalise
 from maka.tools.policy import Ground
 from maka.tools.survey import as_now
 
 JUSTIFICATION_CHARS_MAX = 2_000
+
+
+ALLOWED = (
+    "not asked: it is allowed already, so the call can simply be repeated. If it is refused or denied all the same, no "
+    "grant changes that: what isn't there has to be made first (Write makes a file), what has become a link leads to "
+    "another place, and a command that runs already keeps what it began with. Then do without it, and say so."
+)
 
 
 class AskBoundaryTool:
@@ -70,11 +79,22 @@ class AskBoundaryTool:
             return "not asked: say why it is needed"
         if env.boundary.profile is Profile.BYPASS:
             return "not asked: this session has no boundary, so the call can simply be repeated"
+        ground = as_now(self._ground)
         try:
-            expansion = normalise(expansion_of(call.args["expansion"]), env.cwd, as_now(self._ground))
+            whole = normalise(expansion_of(call.args["expansion"]), env.cwd, ground)
         except ExpansionError as error:
             return f"not asked: {error}"
-        return BoundaryRequest(call_id=call.call_id, expansion=expansion, justification=justification)
+        rest = _rest(whole, env, ground)
+        if not (rest.filesystem or rest.network):
+            return ALLOWED
+        return BoundaryRequest(call_id=call.call_id, expansion=rest, justification=justification, is_rest=rest != whole)
 
     def start(self, call: ToolCall, env: ToolEnv, listener: ToolListener) -> Callable[[], None]:
         raise AssertionError("a boundary is asked for, not dispatched")
+
+
+def _rest(whole: Expansion, env: ToolEnv, ground: Ground) -> Expansion:
+    try:
+        return lacking(whole, boundary_of(env), ground)
+    except PermissionError:  # nobody can say what is protected: nothing is taken for allowed
+        return whole

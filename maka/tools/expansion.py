@@ -8,10 +8,11 @@ import os
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from maka.contracts.boundary import Expansion, FileEntry, covers
+from maka.contracts.boundary import Boundary, Expansion, FileEntry, Grant, covers
 from maka.contracts.limits import EXPANSION_BYTES_MAX, EXPANSION_ENTRIES_MAX, EXPANSION_PATH_CHARS_MAX
-from maka.tools.boundary import PathError, resolved
+from maka.tools.boundary import PathError, lacks, led_in, resolved
 from maka.tools.policy import Ground, barrier_of, is_kernels, is_under
 
 Reason = Literal[
@@ -58,6 +59,30 @@ def normalise(expansion: Expansion, cwd: str, ground: Ground) -> Expansion:
     if len(msgspec.json.encode(found)) > EXPANSION_BYTES_MAX:
         raise ExpansionError("payload_too_large", f"an expansion has at most {EXPANSION_BYTES_MAX} bytes")
     return found
+
+
+def lacking(expansion: Expansion, boundary: Boundary, ground: Ground) -> Expansion:
+    """Return what of a normalised expansion the boundary doesn't allow yet: nothing else has to be asked for.
+
+    Of a folder granted once more no barrier in it would open either. Raises PermissionError where a folder is closed.
+    """
+    led = led_in(boundary, ground) if any(entry.access == "write" for entry in expansion.filesystem) else ()
+    below = replace(boundary, grants=tuple(map(_of_folders, boundary.grants)))
+
+    def is_lacking(entry: FileEntry) -> bool:
+        # A path that was granted alone may be a folder by now: nothing below it was.
+        its = boundary if entry.scope == "exact" else below
+        return lacks(its, entry.path, entry.access, ground, led) is not None
+
+    return Expansion(
+        filesystem=tuple(filter(is_lacking, expansion.filesystem)),
+        network=expansion.network and not boundary.network,
+    )
+
+
+def _of_folders(grant: Grant) -> Grant:
+    whole = tuple(entry for entry in grant.expansion.filesystem if entry.scope == "subtree")
+    return replace(grant, expansion=replace(grant.expansion, filesystem=whole))
 
 
 def _is_covered(entry: FileEntry, by: list[FileEntry], ground: Ground) -> bool:

@@ -392,6 +392,16 @@ ADDED: tuple[RuntimeEvent, ...] = (
             )
         ),
     ),
+    _event(
+        433,
+        actions=Actions(
+            state_delta=StateDelta(
+                boundary_request=BoundaryRequest(
+                    call_id=CALL, expansion=EXPANSION, justification="the data is there", is_rest=True
+                )
+            )
+        ),
+    ),
 )
 """Fields that came later, in the order in which they came."""
 
