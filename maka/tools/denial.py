@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from maka.contracts.boundary import Expansion, FileEntry, covers
 from maka.contracts.tool_ports import BoundaryNeed
 from maka.tools.denial_words import Said
-from maka.tools.policy import Access, all_needed, is_kernels, made_by_a_person, needed
+from maka.tools.policy import Access, all_needed, allowed_by_a_person, is_kernels, made_by_a_person, needed
 
 Kind = Literal["folder", "other", "missing"]
 
@@ -36,6 +36,7 @@ NO_UNIX_SOCKETS = (
     "is the sandbox, a person can let it ([tools] unix_sockets = true in config.toml)"
 )
 FOLDER_ALONE = "likely, as the command's output reads; {} was to be a folder, and the one around it is too broad"
+PASSING = "likely, as the command's output reads; it makes a file of its own in {}, which is too broad to be asked for"
 _CLOSED = (
     "likely: {} holds something protected or hidden, and this sandbox closes such a folder for names that come or go "
     "(Write makes files there, where the boundary allows it)"
@@ -186,6 +187,9 @@ def _for_a_name(place: str, kind: Kind, said: Said, sight: Sight, *, is_folder: 
             if is_folder and not is_kernels(place):
                 is_open = sight.could(folder, "write")
                 return made_by_a_person(place, FOLDER_ALONE.format(place)) if is_open else None
+            if said.passing and kind == "missing" and not is_kernels(place):
+                is_open = sight.could(folder, "write")
+                return allowed_by_a_person(folder, PASSING.format(folder)) if is_open else None
             return _name_alone(place, kind, sight) if own is not None else None
         would_close = sight.would_close(folder, is_mountless=said.why == "denied")
         return _bypass(_CLOSED, folder) if would_close else _granted(folder, "folder", "write", sight)

@@ -24,6 +24,7 @@ _REASONS: dict[Why, str] = {
 }
 _REASON = re.compile("|".join(f"(?P<{why}>{words})" for why, words in _REASONS.items()), re.IGNORECASE)
 _QUOTED = re.compile(r"""(?<!\w)(?:'((?:[^'\\]|\\.)+)'|"((?:[^"\\]|\\.)+)"|‘([^’]+)’|`([^`']+)['`])(?!\w)""")
+_QUOTE = re.compile(r"['\"‘’`]")
 _ESCAPE = re.compile(r"\\([\\'\"])")
 _RENAMES = re.compile(r"\bmov(?:e|ing)\b|\brenam|\breplac", re.IGNORECASE)
 _COPIES = re.compile(r"\bcop(?:y|ying|ies|yfile)\b|\bclon(?:e|ing)\b", re.IGNORECASE)
@@ -35,6 +36,7 @@ _LINKED_TO = re.compile(r"\b(?:sym|hard |symbolic )?link to ''")
 _FOLDERS = re.compile(
     r"\bmkdirs?\b|\bcreat(?:e|ing) (?:\w+ )?(?:director(?:y|ies)|folder)|\bwork tree dir", re.IGNORECASE
 )
+_PASSING = re.compile(r"\btemp(?:orary)? (?:file|name)|\bmks?temp\b", re.IGNORECASE)
 _MOVES = re.compile(r"\b(?:re)?mov(?:e|ing)\b|\bunlink|\brename|\brmdir\b|\bdelet|\block\b|[-=]>", re.IGNORECASE)
 _LINKS = re.compile(r"\bhard link\b|\blink(?:at)?\b", re.IGNORECASE)
 _READS = re.compile(
@@ -74,8 +76,8 @@ class Said(Struct, frozen=True, kw_only=True):
     """One line that says why something didn't work. `names` are what it may be about, the likeliest first.
 
     `sure` are so many of them that stand in quotes. `moves` says that a name was to come or go, `makes` that
-    something was to be written, `folder` that it was to be a folder, `reads` that nothing was. `source` is what was to
-    be copied: that is read alone, and none of the names.
+    something was to be written, `folder` that it was to be a folder, `passing` that the program made its name up,
+    `reads` that nothing was. `source` is what was to be copied: that is read alone, and none of the names.
     """
 
     why: Why
@@ -85,6 +87,7 @@ class Said(Struct, frozen=True, kw_only=True):
     moves: bool
     makes: bool
     folder: bool = False
+    passing: bool = False
     source: str = ""
 
 
@@ -150,6 +153,8 @@ def _said(lines: list[str], at: int, reason: re.Match[str], command: str) -> Sai
     is_link = _LINKS.search(about) is not None and "symbolic" not in about and reason.lastgroup != "missing"
     made, source = (quoted, "") if is_link or reason.lastgroup == "apart" else _made(about, quoted)
     others = [*_plain(line[: reason.start()], is_end=is_end), *_FOLLOWING.findall(line[reason.end() :])]
+    # Where names stand in quotes, what still has a quote in it is a piece of the sentence.
+    others = [name for name in others if not (quoted and _QUOTE.search(name))]
     names = made + [name for name in others if not any(one in name for one in quoted if one not in made)]
     if not (names or quoted) or not re.search(r"\w", about + "".join(quoted)):
         # Some name what it is about in a line of its own, before they tell why.
@@ -166,6 +171,7 @@ def _said(lines: list[str], at: int, reason: re.Match[str], command: str) -> Sai
         moves=moves,
         makes=makes,
         folder=_FOLDERS.search(about) is not None,
+        passing=_PASSING.search(about) is not None,
         source=source,
     )
 

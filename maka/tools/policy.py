@@ -143,6 +143,15 @@ def made_by_a_person(folder: str, reason: str) -> BoundaryNeed:
     return BoundaryNeed(expansion=None, reason=reason, instead=instead)
 
 
+def allowed_by_a_person(folder: str, reason: str) -> BoundaryNeed:
+    """Return what a command needs that works in a broad folder under names that nobody can know beforehand."""
+    instead = (
+        "Change the file with Edit or Write, which ask for it alone, or tell the person what to do: allow the folder "
+        f"(--allow write:{shlex.quote(folder)}, of maka run or maka rules)."
+    )
+    return BoundaryNeed(expansion=None, reason=reason, instead=instead)
+
+
 def is_kernels(path: str) -> bool:
     """Say whether a path is the kernel's, of which a sandbox has its own: no expansion opens that."""
     return any(is_under(path, one) for one in _KERNELS) and not is_under(path, "/dev/shm")

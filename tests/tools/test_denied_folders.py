@@ -1,4 +1,4 @@
-"""A folder that was to be made in a broad one: no answer opens that, and the text says what a person can do."""
+"""What no answer opens in a broad folder (a folder, a name that a program makes up), and what a person can do."""
 
 import os
 import shlex
@@ -45,6 +45,18 @@ def test_what_is_told_of_a_folder_in_a_broad_one_lets_the_command_work(bench: Be
     os.makedirs(path)
     again = granted(bench, Expansion(filesystem=(write(path),))).run("Bash", command=command)
     assert (again.outcome, again.need) == (Outcome.OK, None), again.text
+
+
+def test_a_name_that_a_program_makes_up_is_never_asked_for(bench: Bench) -> None:
+    """It is another one each time, so an answer would lead to the next question."""
+    command, home = filled("sed -i s/n/m/ HOME/notes", bench), filled("HOME", bench)
+    denied = bench.run("Bash", command=command)
+    assert needs(denied) is None
+    assert '"error":"no_expansion"' in denied.text
+    assert f"allow the folder (--allow write:{home}," in denied.text
+    again = granted(bench, Expansion(filesystem=(write(home),))).run("Bash", command=command)
+    told = again.need is not None and again.need.expansion is None and not again.need.instead
+    assert again.outcome is Outcome.OK or told, "where the sandbox closes a home beside its secrets, that is said"
 
 
 def test_it_is_told_below_success_too(bench: Bench) -> None:
