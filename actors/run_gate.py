@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from actors import mapper, tool_gate
 from actors.run_effects import AskPerson, LookAhead, StartTool
 from actors.run_ending import append, claim
-from actors.run_tools import next_request, note_failures, response
+from actors.run_tools import died, next_request, note_failures, response
 from actors.run_types import Deciding, Purpose, Work, failure
 from actors.verdicts import ToolAnswer
 from maka.contracts.actions import ToolDispatch
@@ -27,7 +27,7 @@ from projections import boundary
 
 def step_stored(d: Deciding, events: tuple[RuntimeEvent, ...]) -> None:
     """The step's calls are durable: ask the gate about each, and then the tools of those that it admits."""
-    d.set(streams=(), step_seen=d.state.seen)
+    d.set(streams=(), step_seen=d.state.seen, dead={})
     if (limit := d.state.plan.limits.tokens_max) is not None and d.state.tokens >= limit:
         claim(d, failure(FailureClass.BUDGET.value, f"the run used its {limit:,} tokens"))
         return
@@ -126,7 +126,9 @@ def start_free(d: Deciding) -> None:
     for item in d.state.work:
         is_dispatched = item.wait_id is None and not asks(d, item.name)
         is_new = is_dispatched and not item.started and item.answer is None
-        if is_new and not any(_goes_before(earlier, item) for earlier in work):
+        if is_new and item.call_id in d.state.dead:  # since its look, before its dispatch was durable
+            item = replace(item, answer=died(d, item.call_id, d.state.dead[item.call_id]))
+        elif is_new and not any(_goes_before(earlier, item) for earlier in work):
             d.do(StartTool(_call(item), _env(d, item)))
             item = replace(item, started=True)
         work.append(item)

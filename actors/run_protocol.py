@@ -116,6 +116,7 @@ def _work(d: Deciding, message: Work) -> None:
         case ToolEnded(call_id=call_id, answer=answer):
             _call_ended(d, call_id, answer)
         case ToolDied(call_id=call_id, reason=reason):
+            d.set(dead={**d.state.dead, call_id: reason})
             _call_ended(d, call_id, run_tools.died(d, call_id, reason))
         case _:
             assert_never(message)

@@ -132,6 +132,7 @@ class State(Struct, frozen=True, kw_only=True):
     """One run. `generation` counts requests sent; `tries` counts those of the current step.
 
     `gated` are the step's calls until they are dispatched, of which those in `looking` aren't judged yet.
+    `dead` are calls whose actor has crashed, some of them before they were dispatched, each with the reason.
     `step_seen` is what was `seen` before them, which is all that the model knew of the files when it made them.
 
     Of an undo, `undone` counts the files begun, `trouble` names those that were not put back.
@@ -152,6 +153,7 @@ class State(Struct, frozen=True, kw_only=True):
     gated: tuple[Work, ...] = ()
     looking: frozenset[CallId] = frozenset()
     step_seen: Mapping[str, str] = {}
+    dead: Mapping[CallId, str] = {}
     work: tuple[Work, ...] = ()
     asked: Mapping[EventId, Asked] = {}
     outputs: Mapping[tuple[CallId, str], int] = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 import click
 
 from maka.cli.revealed import revealed
-from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile, covers
+from maka.contracts.boundary import Boundary, Expansion, FileEntry, Profile
 from maka.contracts.errors import Refusal, RefusalCode, RefusedError
 
 if TYPE_CHECKING:
@@ -99,17 +99,17 @@ def widen(
     """Change a session's boundary to what was asked for; returns None where it is so already."""
     now = manager.boundary(session_id)
     same = profile is None or profile == now.profile
-    if same and (grants == Expansion() or covers(_held(now, scope), grants)):
+    if same and _is_held(grants, now, scope):
         return None
     return manager.change_boundary(session_id, profile=profile, grants=grants, scope=scope, client="cli")
 
 
-def _held(boundary: Boundary, scope: str) -> Expansion:
-    """Return what lasts at least as long as a scope."""
+def _is_held(grants: Expansion, boundary: Boundary, scope: str) -> bool:
+    """Say whether each was granted as such for as long: what a wider one holds it may not open, such as a secret."""
     lasting = [grant.expansion for grant in boundary.grants if grant.scope in (scope, "workspace")]
-    return Expansion(
-        filesystem=tuple(entry for expansion in lasting for entry in expansion.filesystem),
-        network=any(expansion.network for expansion in lasting),
+    held = {entry for expansion in lasting for entry in expansion.filesystem}
+    return held.issuperset(grants.filesystem) and (
+        not grants.network or any(expansion.network for expansion in lasting)
     )
 
 

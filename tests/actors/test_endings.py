@@ -1,7 +1,11 @@
 """The table of endings, row by row: one terminal with its class, true settlements, a session that goes on."""
 
+from functools import partial
+
 import pytest
 
+from actors.run import RunActor
+from actors.run_types import Purpose, State
 from maka.contracts.content import BlobRef, Outcome, RunLimits, SystemNote, Text
 from maka.contracts.errors import FailureClass, LedgerFullError
 from maka.contracts.limits import ANSWER_CHARS_MAX, BAD_TOOL_ROUNDS_MAX, EVENT_BYTES_MAX, RETRY_TRIES_MAX
@@ -169,6 +173,36 @@ def test_a_call_whose_actor_crashes_before_its_turn_is_not_started_and_holds_up_
     kill(case.host, "ToolActor", 1)
     assert case.finish().status == "completed"
     assert case.outcomes() == [Outcome.NOT_STARTED, Outcome.OK, Outcome.OK]
+
+
+def state_of(case: Case) -> State:
+    (run,) = (actor for actor in case.host.world.actors if isinstance(actor, RunActor))
+    return run._state  # pyright: ignore[reportPrivateUsage]
+
+
+def has_dead(case: Case) -> bool:
+    return bool(state_of(case).dead)
+
+
+def is_dispatching(case: Case) -> bool:
+    runs = any(isinstance(actor, RunActor) for actor in case.host.world.actors)
+    flight = state_of(case).in_flight if runs else None
+    return flight is not None and flight.purpose is Purpose.DISPATCH
+
+
+@pytest.mark.parametrize("nth", [0, 2])
+def test_a_call_whose_actor_crashes_between_its_look_and_its_start_is_not_started(nth: int) -> None:
+    """Whether it crashes before its dispatch is durable is a matter of the schedule: so there are some."""
+    begun: list[bool] = []
+    for seed in range(20):
+        case = Case(then(asks("File", "File", "File"), Said(text=("I see",))), seed=seed)
+        case.until(partial(is_dispatching, case))
+        kill(case.host, "ToolActor", nth)
+        case.until(partial(has_dead, case))
+        begun.append(any(item.started for item in state_of(case).work))
+        assert case.finish().status == "completed"
+        assert Outcome.NOT_STARTED in case.outcomes() or begun[-1]
+    assert not all(begun), "one at least crashed before"
 
 
 def test_a_call_whose_actor_cant_begin_is_not_started() -> None:
