@@ -47,7 +47,7 @@ run: $(VENV)/.run
 	else echo 'There is no task: make run TASK="what to do" DIR=path. make run alone is the demo.' >&2; exit 2; fi
 
 test: $(VENV)/.dev
-	@$(PYTEST) $(QUIET) -n 3 --dist loadfile -m 'not slow and not model'
+	@$(PYTEST) $(QUIET) -n 4 --dist loadfile -m 'not slow and not model'
 
 # pytest exits with 5 when no test has the marker: that isn't a failure.
 slow: $(VENV)/.dev

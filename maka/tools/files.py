@@ -75,7 +75,7 @@ def _looked_at(place: Place, folder: int, identity: tuple[int, int], bytes_max: 
     with opened(place, folder) as (fd, info):
         if not os.access(place.parts[-1], os.W_OK, dir_fd=folder):
             _still_the_same(place, folder, info)  # it goes by the name, which may be a link by now
-            raise PathError(f"{place.shown} is read-only: ask the person, or change its mode first")
+            raise PathError(f"{place.shown} is read-only", "ask the person, or change its mode first")
         if info.st_size > bytes_max:
             raise PathError(f"{place.shown} has {info.st_size} bytes, which is more than {bytes_max}: too large")
         return Before(data=read_all(fd, info.st_size), info=info, folder=identity)

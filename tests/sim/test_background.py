@@ -64,6 +64,7 @@ CASES: tuple[tuple[Mutation, tuple[str, ...], str], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutation", "faults", "law"), CASES, ids=lambda value: getattr(value, "__name__", ""))
 def test_the_stories_see_a_planted_bug(mutation: Mutation, faults: tuple[str, ...], law: str) -> None:
     error: BaseException | None = None

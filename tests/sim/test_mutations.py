@@ -84,6 +84,7 @@ def seen(mutation: Mutation, stories: Iterable[Story]) -> BaseException:
     raise AssertionError(f"{mutation.__name__} is a bug that no story sees")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutation", "faults", "law"), CASES, ids=lambda value: getattr(value, "__name__", ""))
 def test_the_swarm_sees_a_planted_bug(mutation: Mutation, faults: tuple[str, ...], law: str) -> None:
     error = seen(mutation, swarm(*faults))
@@ -91,6 +92,7 @@ def test_the_swarm_sees_a_planted_bug(mutation: Mutation, faults: tuple[str, ...
         raise error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutation", "kind", "tool"), MOMENTS, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_bug_of_one_moment_is_seen_at_that_moment(mutation: Mutation, kind: str, tool: str) -> None:
     error = seen(mutation, moments(kind, tool))
@@ -98,6 +100,7 @@ def test_a_bug_of_one_moment_is_seen_at_that_moment(mutation: Mutation, kind: st
         raise error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", sorted({faults for _, faults, _ in CASES}), ids=",".join)
 def test_the_same_stories_pass_without_a_planted_bug(faults: tuple[str, ...]) -> None:
     for story in islice(swarm(*faults), SAME_STORIES):

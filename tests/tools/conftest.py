@@ -80,6 +80,24 @@ MOUNTING = ("bubblewrap", "landlock")
 """Those in which new files may stand beside a protected one, and nothing outside changes its mode."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the other sandboxes to the slow tier where a module says so, but for tests that are about them alone."""
+    marked = [item for item in items if item.get_closest_marker("one_sandbox") is not None]
+    told = [(item.nodeid.partition("[")[0], _sandbox_of(item), item) for item in marked]
+    in_bubblewrap = {test for test, name, _ in told if name == "bubblewrap"}
+    for test, name, item in told:
+        if test in in_bubblewrap and name != "bubblewrap":
+            item.add_marker(pytest.mark.slow)
+
+
+def _sandbox_of(item: pytest.Item) -> str:
+    return (
+        str(item.callspec.params.get("sandbox", ""))
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else ""
+    )
+
+
 def here(name: str) -> Sandbox:
     """Return one of `SANDBOXES`, or skip the test and say why there is none."""
     found = needs(SANDBOXES[name]())

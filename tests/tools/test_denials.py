@@ -25,6 +25,8 @@ from tests.tools.denied import (
 )
 from tests.tools.harness import Bench, boundary
 
+pytestmark = pytest.mark.one_sandbox
+
 
 @pytest.fixture
 def bench(denying: Bench) -> Bench:

@@ -12,6 +12,8 @@ from tests.tools.conftest import MOUNTING
 from tests.tools.denied import OUT, can_run, entries_of, filled, granted, needs, read, there_and_back, write
 from tests.tools.harness import Bench
 
+pytestmark = pytest.mark.one_sandbox
+
 
 @pytest.fixture
 def bench(denying: Bench) -> Bench:

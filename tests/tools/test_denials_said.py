@@ -26,6 +26,8 @@ from tests.tools.denied import (
 )
 from tests.tools.harness import CHILD_ENV, Bench
 
+pytestmark = pytest.mark.one_sandbox
+
 
 @pytest.fixture
 def bench(denying: Bench) -> Bench:

@@ -11,6 +11,8 @@ from maka.contracts.content import Outcome
 from tests.tools.denied import OUT, can_run, entries_of, filled, granted, needs, there_and_back, write
 from tests.tools.harness import Bench
 
+pytestmark = pytest.mark.one_sandbox
+
 
 @pytest.fixture
 def bench(denying: Bench) -> Bench:

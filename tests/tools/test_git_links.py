@@ -17,6 +17,7 @@ from tests.tools.harness import CHILD_ENV, Bench, boundary, git
 pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="git is missing"),
     pytest.mark.parametrize("sandbox", MOUNTING, indirect=True),
+    pytest.mark.one_sandbox,
 ]
 NAMED = "git -c user.name=a -c user.email=a@example.org"
 HOOK = "printf '#!/bin/sh\\ntouch %s\\n' MARK > PATH; chmod +x PATH"

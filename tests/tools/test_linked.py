@@ -16,7 +16,7 @@ from maka.tools.walk import Walk
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import CHILD_ENV, Bench, boundary, git
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")
+pytestmark = [pytest.mark.skipif(shutil.which("git") is None, reason="git is missing"), pytest.mark.one_sandbox]
 
 DEEP = "/".join("bcdefghijklmnopq")
 NOWHERE = ["node_modules/r", ".venv/src/r", DEEP, "CLAUDE.md.maka-aside-1/r"]

@@ -133,6 +133,7 @@ def test_the_property_sees_a_planted_fault(stage: Stage, fault: Fault) -> None:
         play(stage, fault.stories, TRIES, shorten=False)
 
 
+@pytest.mark.one_sandbox
 def test_a_command_that_swaps_folders_all_the_time_wins_no_race(
     processes: AsyncProcesses, sandbox: Sandbox, worlds: Worlds
 ) -> None:

@@ -22,6 +22,8 @@ from maka.tools.repositories import Kind, kinds_exactly_in
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench, boundary
 
+pytestmark = pytest.mark.one_sandbox
+
 DEEP = "a/b/c/d/e/f"
 
 

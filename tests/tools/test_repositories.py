@@ -13,6 +13,8 @@ from maka.tools.policy import Ground
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench
 
+pytestmark = pytest.mark.one_sandbox
+
 QUIET = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}
 NAMED = ("-c", "user.name=p", "-c", "user.email=p@example.org", "-c", "protocol.file.allow=always")
 EVIL = "printf '#!/bin/sh\\ntouch MARK\\n' > evil.sh; chmod +x evil.sh; "
