@@ -21,6 +21,7 @@ _ASIDE = re.compile(
     r"These were changed by the command and (?:were moved aside \(to|could NOT be moved aside:)[^\n]*"
     r"|These (?:settings were|protected files were) replaced [^\n]*"
     r"|Not all that the command made could be looked at\.[^\n]*"
+    r"|The command changed what the git index [^\n]*"
 )
 """What `maka.tools.inside` says of protected files; a test holds the two together."""
 ID_END_CHARS_MIN = 4

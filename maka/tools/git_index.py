@@ -2,75 +2,148 @@
 
 `git status` goes into each of those, wherever it lies, and obeys the settings that it finds there. The format is git's
 own (Documentation/gitformat-index): versions 2 to 4, with either hash, and the shared part of a split one.
+
+Law: what isn't written as git writes it counts as not understood. git may read it otherwise.
 """
 
 import os
 import struct
 from collections.abc import Iterator
+from hashlib import sha256
+
+from msgspec import Struct
 
 from maka.tools.identity import regular_bytes
 
 INDEX_BYTES_MAX = 64 << 20
-_SHARED_MAX = 16
 _HASHES = (20, 32)
 _STAT = struct.Struct(">24xI12x")
-_KIND, _LINK = 0o170000, 0o160000
+_KIND, _LINK, _FOLDER = 0o170000, 0o160000, 0o040000
 _EXTENDED, _LENGTH = 0x4000, 0xFFF
 
 
-def links_in(repository: str) -> tuple[list[str], bool]:
-    """Return the folders, relative to the worktree, and whether all of the index was read. Never waits."""
-    found: list[str] = []
-    shared = _shared_in(repository)
-    is_whole = len(shared) <= _SHARED_MAX
-    for name in ("index", *shared[:_SHARED_MAX]):
+class Index(Struct, frozen=True):
+    """What an index says: folders that it names as repositories, relative to the worktree.
+
+    `unread` tells apart what it says otherwise and nobody but git understands; it is equal where that is the same.
+    """
+
+    links: tuple[str, ...] = ()
+    unread: frozenset[str] = frozenset()
+
+
+class _Entry(Struct, frozen=True):
+    start: int
+    mode: int
+    name: bytes
+    hash: bytes
+    is_fresh: bool
+    """Whether nothing of its name is taken from the entry before it."""
+
+
+def index_of(folder: str, name: str = "index") -> Index:
+    """Read the index in a repository's folder, with the shared part of a split one. Never waits."""
+    try:
+        # git follows a link here.
+        data = regular_bytes(os.path.realpath(os.path.join(folder, name)), INDEX_BYTES_MAX)
+    except OSError:  # it isn't there, or changes at this moment: then git reads none either
+        return Index()
+    if data is None:
+        return Index(unread=frozenset({name}))
+    for hash_size in _HASHES:  # which one it has is a setting of the repository
         try:
-            # git follows a link here.
-            data = regular_bytes(os.path.realpath(os.path.join(repository, name)), INDEX_BYTES_MAX)
-        except OSError:  # it isn't there, or changes at this moment: then git reads none either
+            return _understood(folder, data, hash_size)
+        except (struct.error, IndexError, ValueError):
             continue
-        if data is None:
-            is_whole = False
-        else:
-            # Which of the hashes a repository has is one of its settings: what the other one makes of it is no folder.
-            found += [os.fsdecode(path) for size in _HASHES for path in _links(data, size)]
-    return list(dict.fromkeys(found)), is_whole
+    return Index(unread=frozenset({f"{name} {sha256(data).hexdigest()}"}) if data else frozenset())
 
 
-def _shared_in(repository: str) -> list[str]:
-    try:
-        return [name for name in os.listdir(repository) if name.startswith("sharedindex.")]
-    except OSError:
-        return []
+def _understood(folder: str, data: bytes, hash_size: int) -> Index:
+    """Raise struct.error, IndexError or ValueError where it isn't as git writes it."""
+    entries = list(_entries(data, hash_size))
+    end = _end_of(data, entries, hash_size)
+    extensions = dict(_extensions(data, end, hash_size))
+    _check_offsets(data, end, extensions, entries, hash_size)
+    links = [os.fsdecode(entry.name) for entry in entries if entry.mode & _KIND == _LINK and entry.name]
+    # A folder that a sparse checkout leaves out stands for all that a commit has there.
+    unread = {f"{entry.name!r} {entry.hash.hex()}" for entry in entries if entry.mode & _KIND == _FOLDER}
+    if (link := extensions.get(b"link")) is not None:
+        shared = index_of(folder, f"sharedindex.{link[:hash_size].hex()}")
+        links += shared.links
+        unread |= shared.unread
+        # One that replaces another one has its name there, and its own kind here.
+        nameless = (entry for entry in entries if not entry.name and entry.mode & _KIND == _LINK)
+        unread |= {f"replaced {entry.hash.hex()}" for entry in nameless}
+    return Index(tuple(dict.fromkeys(links)), frozenset(unread))
 
 
-def _links(data: bytes, hash_size: int) -> Iterator[bytes]:
-    """Yield the paths of its entries of that kind, as far as it can be understood."""
-    try:
-        yield from (path for mode, path in _entries(data, hash_size) if mode & _KIND == _LINK)
-    except (struct.error, IndexError, ValueError):
-        return
-
-
-def _entries(data: bytes, hash_size: int) -> Iterator[tuple[int, bytes]]:
-    """Yield each entry's mode and path. Raises struct.error, IndexError or ValueError where it isn't well formed."""
+def _entries(data: bytes, hash_size: int) -> Iterator[_Entry]:
     sign, version, count = struct.unpack_from(">4sII", data)
     if sign != b"DIRC" or version not in (2, 3, 4):
-        return
-    at, path = 12, b""
+        raise ValueError("no index")
+    at, name = 12, b""
     for _ in range(count):
+        start = at
         (mode,) = _STAT.unpack_from(data, at)
-        (flags,) = struct.unpack_from(">H", data, name_at := at + _STAT.size + hash_size)
-        name_at += 4 if flags & _EXTENDED and version > 2 else 2
+        hash_at = at + _STAT.size
+        (flags,) = struct.unpack_from(">H", data, name_at := hash_at + hash_size)
+        if flags & _EXTENDED and version == 2:
+            raise ValueError("a flag that this version has not")
+        name_at += 4 if flags & _EXTENDED else 2
         kept = b""
         if version == 4:
             cut, name_at = _varint(data, name_at)
-            kept = path[: max(0, len(path) - cut)]
+            if cut > len(name):
+                raise ValueError("less than nothing is kept")
+            kept = name[: len(name) - cut]
         end = data.index(b"\0", name_at)
-        path = kept + data[name_at:end]
-        length = flags & _LENGTH if flags & _LENGTH < _LENGTH else end - name_at
-        at = end + 1 if version == 4 else at + (name_at - at + length + 8 & ~7)
-        yield mode, path
+        name = kept + data[name_at:end]
+        if flags & _LENGTH != min(len(name), _LENGTH):
+            raise ValueError("a length that isn't the name's")
+        at = end + 1
+        if version != 4:
+            at = start + (end - start + 8 & ~7)
+            if data[end:at].strip(b"\0"):
+                raise ValueError("no padding")
+        yield _Entry(start, mode, name, data[hash_at : hash_at + hash_size], not kept)
+    yield _Entry(at, 0, b"", b"", is_fresh=True)
+
+
+def _end_of(data: bytes, entries: list[_Entry], hash_size: int) -> int:
+    """Return where the entries end: the last one only says that."""
+    end = entries.pop().start
+    if end > len(data) - hash_size:
+        raise ValueError("it is cut off")
+    return end
+
+
+def _extensions(data: bytes, at: int, hash_size: int) -> Iterator[tuple[bytes, bytes]]:
+    end = len(data) - hash_size
+    while at < end:
+        sign, size = struct.unpack_from(">4sI", data, at)
+        if at + 8 + size > end:
+            raise ValueError("it is cut off")
+        yield sign, data[at + 8 : at + 8 + size]
+        at += 8 + size
+
+
+def _check_offsets(
+    data: bytes, end: int, extensions: dict[bytes, bytes], entries: list[_Entry], hash_size: int
+) -> None:
+    """Raise ValueError where the tables by which git reads with several threads lead elsewhere than all else."""
+    tail = len(data) - 2 * hash_size - 12
+    if data[tail : tail + 4] == b"EOIE" and struct.unpack_from(">I", data, tail + 8) != (end,):
+        raise ValueError("another end of its entries")
+    table = extensions.get(b"IEOT")
+    if table is None:
+        return
+    at = 0
+    for offset, count in struct.iter_unpack(">II", table[4:]):
+        if at >= len(entries) or entries[at].start != offset or not entries[at].is_fresh:
+            raise ValueError("another place of its entries")
+        at += count
+    if at != len(entries):
+        raise ValueError("another number of entries")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

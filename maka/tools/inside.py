@@ -20,7 +20,7 @@ from maka.tools.guard import Guard, Guards, is_surely_harmless, put_aside, put_b
 from maka.tools.identity import Identity
 from maka.tools.new_repository import runs_the_same
 from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, judge, sandbox_policy
-from maka.tools.put_right_words import LOST, MOVED, STUCK, UNDONE, UNHELD, UNSETTLED, all_of, as_text
+from maka.tools.put_right_words import LOST, MOVED, STUCK, UNDONE, UNHELD, UNREAD, UNSETTLED, all_of, as_text
 from maka.tools.repositories import decisive_name
 from maka.tools.results import with_footer
 from maka.tools.survey import led_to, protected_paths, survey, watched
@@ -60,6 +60,7 @@ class Inside:
         self._denied: Denied | None = None
         self._suspects: frozenset[str] = frozenset()
         self._moved: set[str] = set()
+        self._unread: set[str] = set()
         self._links_met: dict[Identity, str] = {}
         self._undone: set[str] = set()
         self._stuck: set[str] = set()
@@ -116,8 +117,11 @@ class Inside:
         moved_names, all_moved = self._put_names_right(now, found)
         moved += moved_names
         self._is_torn = now.is_torn and not now.is_cut
+        self._unread = {folder for folder, _ in now.unread - walk.unread}
+        # What was too much before says nothing about what has come: that is told by itself.
+        is_cut = now.is_cut and not walk.is_cut
         all_moved = all_moved and all_links_moved
-        is_whole = all_seen and all_moved and not (now.is_torn or now.is_cut) and len(found) == len(set(names))
+        is_whole = all_seen and all_moved and not (now.is_torn or is_cut) and len(found) == len(set(names))
         # What a planted name or setting leads to needs no protection once that is gone.
         if not moved:
             return self._put_led_to_right(now, [its for its in new.values() if its is not None], is_whole)
@@ -279,7 +283,8 @@ class Inside:
     def note(self) -> str:
         """Say what the sandbox didn't hold, or not to the end, once the verdict is known; nothing where it held all."""
         lost = LOST.format(as_text(self._lost)) if self._lost else ""
-        return ". ".join(filter(None, (lost, UNHELD if self._before.walk.is_cut else "")))
+        unread = UNREAD.format(as_text(self._unread)) if self._unread else ""
+        return ". ".join(filter(None, (lost, unread, UNHELD if self._before.walk.is_cut else "")))
 
     def verdict(self, text: str, *, failed: bool, exit_code: int | None = None) -> tuple[BoundaryNeed, str] | None:
         """Put right what the sandbox couldn't hold; return that, or what it probably denied, in words."""

@@ -19,8 +19,13 @@ LOST = (
     "hold them for it: the person should look at them"
 )
 UNHELD = (
-    "The folders of this session are too large to be looked at whole before a command "
+    "There is more in the folders of this session than is looked at before a command "
     f"({SURVEY_FOLDERS_MAX:,} folders): protected names further down were not held"
+)
+UNREAD = (
+    "The command changed what the git index in these folders names, in a way that could not be understood: {}. Before "
+    "another git command the person should look for submodules that nobody knows: `git ls-files --stage` lists them as "
+    "160000"
 )
 
 _NAMED_MAX = 50

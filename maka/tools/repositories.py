@@ -6,6 +6,7 @@ the workspace's only if its own files, which lie outside, name it.
 
 import errno
 import os
+import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from math import inf
@@ -20,7 +21,9 @@ from maka.tools.policy import GIT_PROTECTED, is_under
 Kind = Literal["folder", "link", "other"]
 
 _GIT_POINTER = "gitdir: "
+_HEAD = re.compile(r"ref: refs/[^\s\0]+\n|[0-9a-f]{40}\n|[0-9a-f]{64}\n")
 _CONFIG_BYTES_MAX = 256 << 10
+_MODULES_MAX = SURVEY_FOLDERS_MAX
 _CONFIGS_MAX = 100
 _ENTRIES_A_LOOK = 1_000
 _PERSONS = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config")
@@ -77,15 +80,41 @@ def modules_of(repository: str) -> tuple[list[str], bool]:
     Raises PermissionError.
     """
     found: list[str] = []
-    level, left = [os.path.join(repository, "modules")], SURVEY_FOLDERS_MAX
+    level, left = [os.path.join(folder, "modules") for folder in (repository, *worktrees_in(repository))], _MODULES_MAX
     for _ in range(SURVEY_DEPTH_MAX):
         inner = [os.path.join(folder, name) for folder in level for name, is_folder in _names_in(folder) if is_folder]
         found += [module for module in inner if there(os.path.join(module, "HEAD"))]
         if len(inner) > left:
             return found, False
-        level = inner
-        left -= len(level)
+        left -= len(inner)
+        # git takes none for a submodule that lies inside of another one, but for those in its `modules`.
+        whole = {module for module in inner if is_surely_git_folder(module)}
+        level = [module for module in inner if module not in whole]
+        level += [within for module in whole if os.path.isdir(within := os.path.join(module, "modules"))]
     return found, not level
+
+
+def is_surely_git_folder(folder: str) -> bool:
+    """Say whether git, too, takes a folder for a repository's own; where that isn't sure it isn't said."""
+    shaped = all(os.path.isdir(os.path.join(folder, name)) for name in ("objects", "refs"))
+    return shaped and _HEAD.fullmatch(read_text(os.path.join(folder, "HEAD"))) is not None
+
+
+def worktrees_in(common: str) -> list[str]:
+    """Return the folders of a repository's linked worktrees in its own. Raises PermissionError."""
+    folder = os.path.join(common, "worktrees")
+    return [os.path.join(folder, name) for name, is_folder in _names_in(folder) if is_folder]
+
+
+def worktrees_of(common: str) -> list[tuple[str, str]]:
+    """Return where the worktrees of a repository are, each with the folder that its index is in."""
+    named = [one.value for one in settings_of(read_text(os.path.join(common, "config"))) if one.key == "worktree"]
+    main = [os.path.join(common, value) for value in named]
+    if os.path.basename(common) == ".git":
+        main.append(os.path.dirname(common))
+    linked = [(os.path.join(common, "worktrees", name)) for name, _ in listed(os.path.join(common, "worktrees"))]
+    pointed = [(os.path.dirname(read_text(os.path.join(one, "gitdir")).rstrip("\r\n")), one) for one in linked]
+    return [*((real_worktree, common) for real_worktree in main), *(one for one in pointed if one[0])]
 
 
 def named_by_config(repository: str, worktree: str) -> list[str]:

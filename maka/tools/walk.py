@@ -19,7 +19,7 @@ from time import monotonic
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.closed import is_closed
-from maka.tools.git_index import links_in
+from maka.tools.git_index import index_of
 from maka.tools.identity import identity_of
 from maka.tools.policy import ASIDE, PROTECTED_NAMES, entries, is_under
 from maka.tools.repositories import (
@@ -31,6 +31,7 @@ from maka.tools.repositories import (
     named_by_config,
     repository_of,
     shared_repository,
+    worktrees_of,
 )
 from maka.tools.repository_links import links_of
 
@@ -58,6 +59,8 @@ class Walk:
         self._until_s = until_s
         self._beyond: set[str] = set()
         self._named_by_index: set[str] = set()
+        self.unread: set[tuple[str, str]] = set()
+        """Repositories whose index nobody but git understands, each with what in it."""
         self._modules_in: dict[str, list[str]] = {}
         self._modules_at: set[str] = set()
         asks = boundary.profile is Profile.ASK
@@ -76,7 +79,7 @@ class Walk:
         self.folders = {its: identity_of(its) for _, _, its in self.places if its is not None}
         self._broken = {path: identity_of(path) for path, its in self.repositories.items() if its is None}
         self.modules = self._modules()
-        self.links, all_looked_into = links_of(self._own_folders(), until_s)
+        self.links, all_looked_into = links_of((*self._own_folders(), *self.modules), until_s)
         """The links inside of repositories."""
         self.is_cut = self.is_cut or not all_looked_into
         self.took_s = monotonic() - began_s
@@ -240,23 +243,34 @@ class Walk:
     def _linked(self) -> Iterator[tuple[str, str, str | None]]:
         """Yield the repositories that another one's index names, also where nobody looked: git goes into each."""
         met = {path for _, path, _ in self.places}
-        waiting = [(path, its) for _, path, its in self.places if its is not None and os.path.basename(path) == ".git"]
+        waiting = [one for _, path, its in self.places if its is not None for one in self._indexes_of(path, its)]
+        read: set[tuple[str, str]] = set()
         left = _LINKED_MAX
         while waiting:
-            path, its = waiting.pop()
-            links, is_whole = links_in(its)
-            if not is_whole or len(links) > left or monotonic() > self._until_s:
+            worktree, folder = waiting.pop()
+            if (worktree, folder) in read:
+                continue
+            read.add((worktree, folder))
+            index = index_of(folder)
+            self.unread.update((folder, one) for one in index.unread)
+            if len(index.links) > left or monotonic() > self._until_s:
                 self.is_cut = True
-            for link in links[:left]:
-                place = os.path.join(real_of(os.path.join(os.path.dirname(path), link)), ".git")
+            for link in index.links[:left]:
+                place = os.path.join(real_of(os.path.join(worktree, link)), ".git")
                 root = next((root for root in self.roots if is_under(place, root)), None)
                 if root is not None and place not in met and os.path.lexists(place):
                     met.add(place)
                     self._named_by_index.add(place)
                     linked = _repository_at(place)
-                    waiting += [] if linked is None else [(place, linked)]
+                    waiting += [] if linked is None else self._indexes_of(place, linked)
                     yield root, place, linked
-            left -= len(links[:left])
+            left -= len(index.links[:left])
+
+    def _indexes_of(self, path: str, its: str) -> list[tuple[str, str]]:
+        """Return a worktree and each other one of its repository whose index can be written, with that one's folder."""
+        own = [(os.path.dirname(path), its)] if os.path.basename(path) == ".git" else []
+        common = common_of(its)
+        return own + (worktrees_of(common) if any(is_under(common, one) for one in self.writable) else [])
 
     def _leave_out(self, folder: str) -> None:
         self._beyond.add(folder)

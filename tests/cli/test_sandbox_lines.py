@@ -66,7 +66,7 @@ def test_what_is_moved_aside_is_told_to_the_person(tmp_path: Path, cli: Cli) -> 
     told = "These were changed by the command and were moved aside (to *.maka-aside-N): "
     assert f"maka: {told}" in done.err, done
     assert f"\n  ! {told}" in machine.maka("show", "@last").out
-    for words in (right.MOVED, right.UNDONE, right.STUCK, right.UNSETTLED, right.LOST):
+    for words in (right.MOVED, right.UNDONE, right.STUCK, right.UNSETTLED, right.LOST, right.UNREAD):
         assert len(aside_lines(f"it ran\n{words.format('a, b')}\n")) == 1
 
 

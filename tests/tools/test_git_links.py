@@ -1,7 +1,9 @@
 """Links in and around repositories, and hooks that a setting names for each worktree: git follows all of them."""
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ pytestmark = [
     pytest.mark.one_sandbox,
 ]
 NAMED = "git -c user.name=a -c user.email=a@example.org"
+ODD_LOG = "logs/refs/heads/objects/ab/topic"
+PYTHON = os.path.realpath(sys.executable)
 HOOK = "printf '#!/bin/sh\\ntouch %s\\n' MARK > PATH; chmod +x PATH"
 
 
@@ -43,7 +47,18 @@ def commits(folder: Path) -> None:
     subprocess.run(words, cwd=folder, env=CHILD_ENV, check=False, capture_output=True)
 
 
-@pytest.mark.parametrize("name", ["COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/main", "ORIG_HEAD", "objects/info"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "COMMIT_EDITMSG",
+        "logs/HEAD",
+        "logs/refs/heads/main",
+        "ORIG_HEAD",
+        "objects/info",
+        ODD_LOG,
+        "objects/pack/multi-pack-index",
+    ],
+)
 def test_git_writes_nothing_through_a_new_link(bench: Bench, tmp_path: Path, name: str) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine\n")
@@ -71,7 +86,7 @@ def test_a_link_that_was_there_stays_and_may_be_moved_with_its_folder(bench: Ben
     assert result.outcome is Outcome.OK and link.is_symlink()
 
 
-@pytest.mark.parametrize("name", ["lib", "third/lib"])
+@pytest.mark.parametrize("name", ["lib", "third/lib", "objects/ab/lib", "lib/objects/pack/x"])
 def test_a_submodule_behind_a_link_is_none(bench: Bench, name: str) -> None:
     """What stands there is looked at as a repository only if git makes one of it."""
     at = f".git/modules/{name}"
@@ -80,12 +95,54 @@ def test_a_submodule_behind_a_link_is_none(bench: Bench, name: str) -> None:
     assert not (bench.cwd / at).is_symlink()
 
 
+@pytest.mark.parametrize("place", ["outside", "node_modules/mine"])
+def test_the_index_of_every_worktree_is_looked_at(bench: Bench, tmp_path: Path, mark: Path, place: str) -> None:
+    """A command can write those of others, too: what they name may lie in this folder."""
+    there = tmp_path / "outside" if place == "outside" else bench.cwd / place
+    git(bench.cwd, "worktree", "add", "-q", str(there))
+    link = os.path.relpath(bench.cwd / "node_modules" / "x", there)
+    evil = f"git init -q node_modules/x && {NAMED} -C node_modules/x commit -q --allow-empty -m x; "
+    evil += f"git -C node_modules/x config core.fsmonitor 'touch {mark}; false'; "
+    name = there.name
+    script = f"import struct,hashlib; n={link!r}.encode(); e=struct.pack('>24xI12x20s',0o160000,b'h'*20)"
+    script += "+struct.pack('>H',len(n))+n; e+=b'\\0'*(8-len(e)%8); d=b'DIRC'+struct.pack('>II',2,1)+e; "
+    script += f"open('.git/worktrees/{name}/index','wb').write(d+hashlib.sha1(d).digest())"
+    text = bench.run("Bash", command=f'{evil}{PYTHON} -c "{script}"').text
+    assert "node_modules/x/.git" in text and "moved aside" in text
+    subprocess.run(("git", "status"), cwd=there, env=CHILD_ENV, check=False, capture_output=True)
+    assert not mark.exists()
+
+
+def test_submodules_of_worktrees_are_protected(bench: Bench) -> None:
+    config = bench.cwd / ".git" / "worktrees" / "wt" / "modules" / "lib"
+    git(bench.cwd, "init", "-q", "--bare", str(config))
+    before = (config / "config").read_bytes()
+    hooks = sorted(os.listdir(config / "hooks"))
+    bench.run("Bash", command=f"git -C {config} config core.pager evil; echo evil > {config}/hooks/post-commit")
+    assert ((config / "config").read_bytes(), sorted(os.listdir(config / "hooks"))) == (before, hooks)
+
+
+def test_deeply_nested_submodules_and_long_names_of_branches_are_no_trouble(bench: Bench) -> None:
+    folder = bench.cwd / ".git"
+    for _ in range(4):
+        folder = folder / "modules" / "third_party" / "x"
+        git(bench.cwd, "init", "-q", "--bare", str(folder))
+        (folder / "refs/remotes/origin/dependabot/npm_and_yarn/packages/foo/bar/baz").mkdir(parents=True)
+    assert bench.run("Bash", command="echo hello").text == "hello\n"
+
+
+def test_the_lock_of_an_editor_stays(bench: Bench) -> None:
+    lock = ".git/.#COMMIT_EDITMSG"
+    result = bench.run("Bash", command=f"ln -s me@here.1:2 '{lock}'")
+    assert result.outcome is Outcome.OK and (bench.cwd / lock).is_symlink()
+
+
 def test_more_submodules_than_can_be_looked_at_are_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     before = Walk(boundary(bench.cwd))
     for number in range(4):
         (bench.cwd / ".git" / "modules" / str(number)).mkdir(parents=True)
     assert not before.after().is_cut
-    monkeypatch.setattr(repositories, "SURVEY_FOLDERS_MAX", 3)
+    monkeypatch.setattr(repositories, "_MODULES_MAX", 3)
     assert before.after().is_cut
 
 

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import struct
 import subprocess
+from hashlib import sha1
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from maka.contracts.content import Outcome
 from maka.contracts.sandbox_ports import Sandbox
 from maka.edges.processes import AsyncProcesses
 from maka.tools import git_index, walk
-from maka.tools.git_index import links_in
+from maka.tools.git_index import Index, index_of
 from maka.tools.walk import Walk
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import CHILD_ENV, Bench, boundary, git
@@ -113,20 +115,56 @@ def test_every_format_of_an_index_is_read(workspace: Path, version: str, format_
     (workspace / "later").write_text("x")
     git(workspace, "add", "-N", "later")
     git(workspace, "update-index", split)
-    found, is_whole = links_in(str(workspace / ".git"))
-    assert is_whole and [name for name in found if (workspace / name).is_dir()] == names
+    index = index_of(str(workspace / ".git"))
+    assert (list(index.links), index.unread) == (names, frozenset())
 
 
-def test_an_index_that_is_none_names_nothing_and_is_no_fault(workspace: Path) -> None:
+ENTRY = struct.Struct(">24xI12x20s")
+NAME = "node_modules/x"
+
+
+def entry(name: bytes, *, flags: int, mode: int = 0o160000, end: bytes = b"") -> bytes:
+    data = ENTRY.pack(mode, b"h" * 20) + struct.pack(">H", flags) + name
+    return data + (end or b"\0" * (8 - len(data) % 8))
+
+
+def index(*entries: bytes, version: int = 2, more: bytes = b"") -> bytes:
+    data = struct.pack(">4sII", b"DIRC", version, len(entries)) + b"".join(entries) + more
+    return data + sha1(data).digest()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"DIRC",
+        b"DIRC\0\0\0\4\xff\xff\xff\xff" + b"\xff" * 100,
+        b"DIRC\0\0\0\2\0\0\0\1" + b"\xe0" * 62,
+        index(entry(b"\0\0" + NAME.encode(), flags=0x4000 | len(NAME))),
+        index(entry(NAME.encode() + b"zz", flags=len(NAME))),
+        index(entry(NAME.encode() + b"\0z", flags=len(NAME) + 2)),
+        index(entry(b"\0b\0c", flags=3, end=b"\0"), entry(b"\0" + NAME.encode(), flags=len(NAME)), version=4),
+        index(more=b"IEOT" + struct.pack(">III", 12, 1, 40) + struct.pack(">I", 1)),
+        index(more=b"TREE" + struct.pack(">I", 99)),
+        index(more=b"abcd" + struct.pack(">I", 32) + b"EOIE" + struct.pack(">II", 24, 13) + b"h" * 20),
+        index(entry(b"", flags=0), more=b"link" + struct.pack(">I", 20) + b"h" * 20),
+    ],
+)
+def test_an_index_that_git_may_read_otherwise_is_told(workspace: Path, data: bytes) -> None:
+    """What git would find is known to git alone: no other reading is taken for the whole."""
     repository = workspace / ".git"
     repository.mkdir()
-    assert links_in(str(repository)) == ([], True)
-    for data in (b"", b"DIRC", b"DIRC\0\0\0\4\xff\xff\xff\xff" + b"\xff" * 100, b"DIRC\0\0\0\2\0\0\0\1" + b"\xe0" * 62):
-        (repository / "index").write_bytes(data)
-        assert links_in(str(repository)) == ([], True)
-    (repository / "index").unlink()
+    (repository / "index").write_bytes(index(entry(NAME.encode(), flags=len(NAME))))
+    assert index_of(str(repository)) == Index(links=(NAME,))
+    (repository / "index").write_bytes(data)
+    assert index_of(str(repository)).unread
+
+
+def test_no_index_names_nothing_and_is_no_fault(workspace: Path) -> None:
+    repository = workspace / ".git"
+    repository.mkdir()
+    assert index_of(str(repository)) == Index()
     os.mkfifo(repository / "index")
-    assert links_in(str(repository)) == ([], False), "whoever asks doesn't wait"
+    assert index_of(str(repository)).unread, "whoever asks doesn't wait"
 
 
 def test_what_is_too_much_to_be_read_is_told(repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -134,7 +172,7 @@ def test_what_is_too_much_to_be_read_is_told(repository: Path, monkeypatch: pyte
     assert not before.after().is_cut
     with monkeypatch.context() as patch:
         patch.setattr(git_index, "INDEX_BYTES_MAX", 10)
-        assert before.after().is_cut
+        assert before.after().unread == {(f"{repository}/.git", "index")}
     place = repository / "node_modules" / "r"
     place.mkdir(parents=True)
     git(place, "init", "-q")

@@ -187,6 +187,7 @@ def test_h58_a_kill_in_mid_write_leaves_one_whole_file(tmp_path: Path) -> None:
     )
     path = tmp_path / "a"
     path.write_text("old")
+    path.chmod(0o755)
     root = Path(__file__).parents[2]
     with subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], cwd=root, stdout=subprocess.PIPE, text=True
@@ -198,6 +199,7 @@ def test_h58_a_kill_in_mid_write_leaves_one_whole_file(tmp_path: Path) -> None:
         process.kill()
         names = {line.strip() for line in process.stdout} | {name}
     assert path.stat().st_size in (3, 60 << 20)
+    assert path.stat().st_mode & 0o7777 == 0o755
     left = leftovers(tmp_path)
     assert len(left) <= 1
     assert set(left) <= names  # so recovery finds it by the fact
