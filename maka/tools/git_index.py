@@ -16,10 +16,14 @@ from msgspec import Struct
 from maka.tools.identity import regular_bytes
 
 INDEX_BYTES_MAX = 64 << 20
+FOREIGN = "not as git writes it: "
+"""How it begins in `Index.unread` where all of an index isn't understood."""
+
 _HASHES = (20, 32)
 _STAT = struct.Struct(">24xI12x")
 _KIND, _LINK, _FOLDER = 0o170000, 0o160000, 0o040000
 _EXTENDED, _LENGTH = 0x4000, 0xFFF
+_SHARED = "sharedindex."
 
 
 class Index(Struct, frozen=True):
@@ -30,6 +34,8 @@ class Index(Struct, frozen=True):
 
     links: tuple[str, ...] = ()
     unread: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
+    """Of a shared part all, in their order."""
 
 
 class _Entry(Struct, frozen=True):
@@ -52,13 +58,13 @@ def index_of(folder: str, name: str = "index") -> Index:
         return Index(unread=frozenset({name}))
     for hash_size in _HASHES:  # which one it has is a setting of the repository
         try:
-            return _understood(folder, data, hash_size)
+            return _understood(folder, name, data, hash_size)
         except (struct.error, IndexError, ValueError):
             continue
-    return Index(unread=frozenset({f"{name} {sha256(data).hexdigest()}"}) if data else frozenset())
+    return Index(unread=frozenset({f"{FOREIGN}{sha256(data).hexdigest()}"}) if data else frozenset())
 
 
-def _understood(folder: str, data: bytes, hash_size: int) -> Index:
+def _understood(folder: str, name: str, data: bytes, hash_size: int) -> Index:
     """Raise struct.error, IndexError or ValueError where it isn't as git writes it."""
     entries = list(_entries(data, hash_size))
     end = _end_of(data, entries, hash_size)
@@ -68,13 +74,43 @@ def _understood(folder: str, data: bytes, hash_size: int) -> Index:
     # A folder that a sparse checkout leaves out stands for all that a commit has there.
     unread = {f"{entry.name!r} {entry.hash.hex()}" for entry in entries if entry.mode & _KIND == _FOLDER}
     if (link := extensions.get(b"link")) is not None:
-        shared = index_of(folder, f"sharedindex.{link[:hash_size].hex()}")
+        shared = index_of(folder, f"{_SHARED}{link[:hash_size].hex()}")
         links += shared.links
         unread |= shared.unread
         # One that replaces another one has its name there, and its own kind here.
-        nameless = (entry for entry in entries if not entry.name and entry.mode & _KIND == _LINK)
-        unread |= {f"replaced {entry.hash.hex()}" for entry in nameless}
-    return Index(tuple(dict.fromkeys(links)), frozenset(unread))
+        nameless = [entry for entry in entries if not entry.name]
+        replaced = [shared.names[place] for place in _replaced(link[hash_size:])]
+        links += [name for name, one in zip(replaced, nameless, strict=True) if one.mode & _KIND == _LINK]
+    elif any(not entry.name for entry in entries):
+        raise ValueError("no name")
+    names = tuple(os.fsdecode(entry.name) for entry in entries) if name.startswith(_SHARED) else ()
+    return Index(tuple(dict.fromkeys(links)), frozenset(unread), names)
+
+
+def _replaced(bitmaps: bytes) -> list[int]:
+    """Return the places in the shared part that a split index replaces: set bits of the second of two EWAH bitmaps."""
+    if not bitmaps:
+        return []
+    first, at = _bits(bitmaps, 0)
+    del first
+    return _bits(bitmaps, at)[0]
+
+
+def _bits(data: bytes, at: int) -> tuple[list[int], int]:
+    size, count = struct.unpack_from(">II", data, at)
+    words = list(struct.unpack_from(f">{count}Q", data, at + 8))
+    found: list[int] = []
+    place = 0
+    while words:
+        head = words.pop(0)
+        run, literals = head >> 1 & 0xFFFFFFFF, head >> 33
+        if head & 1:
+            found += range(place, min(place + 64 * run, size))
+        place += 64 * run
+        for word in (words.pop(0) for _ in range(literals)):
+            found += [place + bit for bit in range(64) if word >> bit & 1]
+            place += 64
+    return [bit for bit in found if bit < size], at + 12 + 8 * count
 
 
 def _entries(data: bytes, hash_size: int) -> Iterator[_Entry]:

@@ -16,6 +16,7 @@ from maka.tools.before import Before, Standing, is_same, names_in, standing
 from maka.tools.boundary import all_the_same_text, refusal_text
 from maka.tools.closed import open_again
 from maka.tools.denied import Denied
+from maka.tools.git_index import FOREIGN
 from maka.tools.guard import Guard, Guards, is_surely_harmless, put_aside, put_back, put_repositories_right
 from maka.tools.identity import Identity
 from maka.tools.new_repository import runs_the_same
@@ -110,7 +111,8 @@ class Inside:
         judged = {path: its for path, its in new.items() if not self._is_judged_otherwise(path)}
         moved, all_seen = put_repositories_right(walk.folders, judged, walk.roots)
         moved += self._put_back_renewed()
-        moved_links, all_links_moved = self._put_aside(self._planted_links(now))
+        foreign = [os.path.join(folder, "index") for folder, why in now.unread - walk.unread if why.startswith(FOREIGN)]
+        moved_links, all_links_moved = self._put_aside([*self._planted_links(now), *foreign])
         moved += moved_links
         names = names_in(now)
         found = standing(names)

@@ -159,6 +159,31 @@ def test_an_index_that_git_may_read_otherwise_is_told(workspace: Path, data: byt
     assert index_of(str(repository)).unread
 
 
+def test_one_that_replaces_another_entry_of_a_split_index_is_found(repository: Path) -> None:
+    """Its name stands in the shared part, its kind in the other one."""
+    place = repository / "node_modules" / "x"
+    place.parent.mkdir()
+    for number in range(70):
+        (repository / f"f{number:02}").write_text("x")
+    place.write_text("a file")
+    git(repository, "add", "-A", "-f")
+    git(repository, "config", "splitIndex.maxPercentChange", "100")
+    git(repository, "update-index", "--split-index")
+    git(repository, "update-index", "--cacheinfo", f"160000,{'1' * 40},node_modules/x")
+    (repository / "f03").unlink()
+    git(repository, "update-index", "--remove", "f03")
+    assert index_of(str(repository / ".git")) == Index(links=("node_modules/x",))
+
+
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
+def test_an_index_that_git_reads_otherwise_is_moved_aside(bench: Bench) -> None:
+    whole = git(bench.cwd, "ls-files", "--stage")
+    assert "/.git/index" in bench.run("Bash", command="printf 'DIRC rubbish' > .git/index").text
+    git(bench.cwd, "reset", "-q")
+    assert git(bench.cwd, "ls-files", "--stage") == whole, "a reset makes it anew"
+    assert bench.run("Bash", command="git add -A; echo x").text == "x\n"
+
+
 def test_no_index_names_nothing_and_is_no_fault(workspace: Path) -> None:
     repository = workspace / ".git"
     repository.mkdir()
