@@ -87,12 +87,14 @@ class Before:
         """Say whether a name was granted as such, not with all of its surroundings."""
         return judge(self._boundary, path, "write", self._ground, (path,)) is None
 
-    def come(self, now: Mapping[str, Standing]) -> list[str]:
-        """Return what has come to be protected meanwhile."""
+    def come(self, now: Mapping[str, Standing], seen: Walk) -> list[str]:
+        """Return what has come to be protected meanwhile, as another walk has seen it."""
         return [
             path
             for path, one in now.items()
-            if one.its not in self._known and self.walk.saw(path) and not self._stood_there(path, one)
+            if one.its not in self._known
+            and (self.walk.saw(path) or seen.leads_to(path))
+            and not self._stood_there(path, one)
         ]
 
     def _stood_there(self, path: str, one: Standing) -> bool:
@@ -130,7 +132,7 @@ class Before:
         if not self.is_ready:  # its command had not begun when all was looked at
             return
         inside = [path for path in later.standing if any(is_under(path, root) for root in self.walk.writable)]
-        for path in self.come({path: later.standing[path] for path in inside}):
+        for path in self.come({path: later.standing[path] for path in inside}, later.walk):
             if self.holds(path) and not self._made.holds(path) and self._may_have_made(path):
                 del later.standing[path]
         for path in self.decisive.intersection(inside if self.ended_ns is None else ()):

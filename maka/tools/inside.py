@@ -176,7 +176,7 @@ class Inside:
     def _put_names_right(self, now: Walk, found: Mapping[str, Standing]) -> tuple[list[str], bool]:
         """Return which protected names were moved aside, and whether all that had to be."""
         planted: list[str] = []
-        for path in self._before.come(found):
+        for path in self._before.come(found, now):
             if not self._before.holds(path):
                 self._made.note(path)
             elif self._is_planted(path, found[path], now):
@@ -197,7 +197,7 @@ class Inside:
             self._stuck.add(str(closed.filename))
             return [], False
         others = standing(path for path in paths if os.path.basename(path) not in (*PROTECTED_NAMES, ".git"))
-        come = [path for path in self._before.come(others) if not any(is_under(path, folder) for folder in new)]
+        come = [path for path in self._before.come(others, now) if not any(is_under(path, folder) for folder in new)]
         worktrees = {folder for path in come if self._is_new_worktree(folder := os.path.dirname(path))}
         come = [path for path in come if os.path.dirname(path) not in worktrees]
         ends = led_to(now, paths)

@@ -58,6 +58,9 @@ class Walk:
         self._passed_by: frozenset[str] = frozenset() if before is None else frozenset(before._beyond)
         self._until_s = until_s
         self._beyond: set[str] = set()
+        self._led: set[str] = set()
+        self._led_anew: set[str] = set()
+        self._before = before
         self._named_by_index: set[str] = set()
         self.unread: set[tuple[str, str]] = set()
         """Repositories whose index nobody but git understands, each with what in it."""
@@ -129,7 +132,7 @@ class Walk:
             path: its
             for path, its in now.repositories.items()
             if (now.folders.get(its) not in known if its is not None else now._broken.get(path) not in broken)
-            and (self.saw(path) or path in now._named_by_index)
+            and (self.saw(path) or now.leads_to(path))
         }
         seen = {*self.git, *self.folders, *new.values()} - {None}
         modules = set(now.modules) - set(self.modules)
@@ -166,7 +169,7 @@ class Walk:
         """
         known = {its for path, its in self.links.items() if ASIDE not in os.path.basename(path)}
         new = (path for path, its in now.links.items() if its not in known and self.links.get(path) != its)
-        return [path for path in new if self.saw(path)]
+        return [path for path in new if self.saw(path) or now.leads_to(path)]
 
     def _own_folders(self) -> list[str]:
         """Return the folders of repositories that can be written."""
@@ -232,10 +235,22 @@ class Walk:
                     elif kind == "folder" and not self._passes_over(name):
                         below.append(path)
                     elif kind == "link" and (led := _folder_in(path, root)) is not None:
+                        self._follow(led, met)
                         below.append(led)
             level = [path for path in dict.fromkeys(below) if path not in met]
             met.update(level)
         self._beyond.update(level)
+
+    def _follow(self, led: str, met: set[str]) -> None:
+        """Note where a link leads. What is new leads whoever enters it to what was too deep to be looked at before."""
+        self._led.add(led)
+        if self._before is not None and led not in self._before._led and not self._before.saw(led):
+            self._led_anew.add(led)
+            met.discard(led)
+
+    def leads_to(self, path: str) -> bool:
+        """Say whether a link has come meanwhile by which one gets there, where nobody looked before."""
+        return path in self._named_by_index or any(is_under(path, led) for led in self._led_anew)
 
     def _passes_over(self, name: str) -> bool:
         return name in _PASSED_OVER or (self._is_first and _ASIDE.fullmatch(name) is not None)

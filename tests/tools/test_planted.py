@@ -145,6 +145,19 @@ def test_a_link_into_a_folder_that_is_passed_over(bench: Bench, workspace: Path)
     assert not (workspace / "sub" / ".envrc").exists()
 
 
+def test_a_link_leads_to_what_was_too_deep_before(bench: Bench, workspace: Path) -> None:
+    """Its folder has a name at the top by now."""
+    deep = ".cache/" + "/".join(f"d{number}" for number in range(14))
+    (workspace / "lib").mkdir()
+    bench.run("Bash", command=f"mkdir -p {deep}")
+    evil = (
+        f"mv lib {deep}/lib; ln -s {deep}/lib lib; echo evil > lib/AGENTS.md; git init -q lib; touch lib/.git/hooks/x"
+    )
+    text = bench.run("Bash", command=evil).text
+    assert "lib/AGENTS.md" in text and not (workspace / "lib" / "AGENTS.md").exists()
+    assert "lib/.git" in text and not (workspace / "lib" / ".git").exists()
+
+
 def test_what_wasnt_looked_at_before_is_nobodys_planting(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a workspace of more folders than are looked at, other ones may come into view."""
     for number in range(40):
