@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from msgspec import Struct
 
 from maka.contracts.boundary import Boundary
+from maka.tools.granted import is_granted
 from maka.tools.identity import Content, Identity, content_of, identity_of
 from maka.tools.made import Made
-from maka.tools.policy import PROTECTED_NAMES, Ground, is_under, judge
+from maka.tools.policy import PROTECTED_NAMES, Ground, is_under
 from maka.tools.repositories import common_of, decisive_name
 from maka.tools.survey import led_to, protected_paths, real_all
 from maka.tools.walk import Walk
@@ -81,11 +82,11 @@ class Before:
 
     def holds(self, path: str) -> bool:
         """Say whether a name isn't the command's to make: what was granted by its name may come and go."""
-        return judge(self._boundary, path, "write", self._ground, self._led_to) is not None
+        return not is_granted(self._boundary, path, self._ground, self._led_to)
 
     def grants(self, path: str) -> bool:
         """Say whether a name was granted as such, not with all of its surroundings."""
-        return judge(self._boundary, path, "write", self._ground, (path,)) is None
+        return is_granted(self._boundary, path, self._ground, (path,))
 
     def come(self, now: Mapping[str, Standing], seen: Walk) -> list[str]:
         """Return what has come to be protected meanwhile, as another walk has seen it."""

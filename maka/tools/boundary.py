@@ -21,7 +21,7 @@ from maka.contracts.content import Outcome
 from maka.contracts.limits import PATH_BYTES_MAX
 from maka.contracts.tool_ports import BoundaryNeed, ToolEnv, ToolResult
 from maka.tools.broad import is_broad
-from maka.tools.policy import Access, Ground, is_under, judge, made_by_a_person, needed
+from maka.tools.policy import Access, Ground, is_under, judge, made_by_a_person, needed, writes_but_for_barriers
 from maka.tools.repositories import would_make
 from maka.tools.survey import as_now, led_to, protected_paths
 from maka.tools.walk import Walk
@@ -161,12 +161,17 @@ def _too_far(path: str, real: str, access: Access, root: str) -> str:
 
 
 def _may_make_folders(boundary: Boundary, path: str, real: str, ground: Ground, *, broad_only: bool = False) -> None:
-    """Refuse a file whose missing folders would lie where only the file itself was granted."""
+    """Refuse a file whose missing folders would lie where only the file itself was granted.
+
+    Where but for a barrier all can be written, the grant of the file by its name makes its folders, too.
+    """
     folder = os.path.dirname(real)
     missing = ""
     while not os.path.lexists(folder):
         missing, folder = folder, os.path.dirname(folder)
-    if missing and (need := judge(boundary, missing, "write", ground)) is not None:
+    if not missing or writes_but_for_barriers(boundary, missing, ground):
+        return
+    if (need := judge(boundary, missing, "write", ground)) is not None:
         if need.expansion is not None and is_broad(folder, boundary.workspace, ground):
             reason = f"its folder {missing} is missing, and {folder} is too broad to be asked for"
             raise OutsideError(made_by_a_person(missing, reason), _too_far(path, real, "write", boundary.workspace))

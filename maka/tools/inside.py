@@ -17,11 +17,12 @@ from maka.tools.boundary import all_the_same_text, refusal_text
 from maka.tools.closed import open_again
 from maka.tools.denied import Denied
 from maka.tools.git_index import FOREIGN
+from maka.tools.granted import all_of, is_granted, need_of
 from maka.tools.guard import Guard, Guards, is_surely_harmless, put_aside, put_back, put_repositories_right
 from maka.tools.identity import Identity
 from maka.tools.new_repository import runs_the_same
-from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, judge, sandbox_policy
-from maka.tools.put_right_words import LOST, MOVED, STUCK, UNDONE, UNHELD, UNREAD, UNSETTLED, all_of, as_text
+from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, sandbox_policy
+from maka.tools.put_right_words import LOST, MOVED, STUCK, UNDONE, UNHELD, UNREAD, UNSETTLED, as_text
 from maka.tools.repositories import decisive_name
 from maka.tools.results import with_footer
 from maka.tools.survey import led_to, protected_paths, survey, watched
@@ -206,7 +207,7 @@ class Inside:
 
     def _is_planted(self, path: str, one: Standing, now: Walk, ends: Sequence[str] = ()) -> bool:
         """Say so of what has come and is protected by now. `ends` are where settings lead."""
-        if judge(self._boundary, path, "write", self._ground, ends) is None or self._made.holds(path):
+        if is_granted(self._boundary, path, self._ground, ends) or self._made.holds(path):
             return False
         return not self._before.is_copy(path, one, now)
 
@@ -238,14 +239,20 @@ class Inside:
         return tuple(path for path in watched(self._before.walk, self._ground) if self._before.holds(path))
 
     def _here(self) -> list[str]:
-        """Return what is watched, but in folders that lead out of the session's by now: it is someone else's there."""
+        """Return what is watched, but in folders that lead out of the session's by now: it is someone else's there.
+
+        A folder may be granted by the names of its files, and so only once it is there.
+        """
         writable = self._before.walk.writable
         return [
             path
             for path in self._guard.before
-            if path not in self._real
-            or _is_in_its_folder(path)
-            or any(is_under(real_of(os.path.dirname(path)), root) for root in writable)
+            if (
+                path not in self._real
+                or _is_in_its_folder(path)
+                or any(is_under(real_of(os.path.dirname(path)), root) for root in writable)
+            )
+            and self._before.holds(path)
         ]
 
     def policy(self, cwd: str) -> SandboxPolicy:
@@ -296,10 +303,9 @@ class Inside:
         moved, stuck = self._moved - self._undone, self._guard.stuck | self._stuck
         unsettled = [] if is_settled or stuck else [self._boundary.workspace]
         if moved or stuck or self._undone or unsettled:
-            need = BoundaryNeed(
-                expansion=all_of(moved or self._undone or stuck or unsettled),
-                reason="it takes effect later outside the sandbox",
-            )
+            why = "it takes effect later outside the sandbox"
+            rest = self._undone or stuck or unsettled
+            need = need_of(self._boundary, moved, self._ground, why) if moved else all_of(rest, why)
             words = {MOVED: moved, UNDONE: self._undone - stuck, STUCK: stuck, UNSETTLED: unsettled}
             return need, "\n".join(line.format(as_text(paths)) for line, paths in words.items() if paths)
         if not failed or self._denied is None:

@@ -118,6 +118,14 @@ def judge(
     return BoundaryNeed(expansion=needed(path, access), reason=why)
 
 
+def writes_but_for_barriers(boundary: Boundary, path: str, ground: Ground) -> bool:
+    """Say whether a path lies in what may be written as a whole, whatever barrier may hold it there."""
+    if any(is_under(path, own) for own in ground.own):
+        return False
+    whole = (one.base for one in _permissions(boundary) if one.subtree and one.access == "write")
+    return any(is_under(path, base) for base in whole)
+
+
 def covers(boundary: Boundary, path: str, access: Access, ground: Ground | None = None) -> bool:
     """Say whether a boundary allows to read or write a path."""
     return judge(boundary, path, access, ground or Ground()) is None

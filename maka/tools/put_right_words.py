@@ -3,9 +3,8 @@
 import os
 from collections.abc import Collection
 
-from maka.contracts.boundary import Expansion
-from maka.contracts.limits import EXPANSION_ENTRIES_MAX, SURVEY_FOLDERS_MAX
-from maka.tools.policy import ASIDE, all_needed
+from maka.contracts.limits import SURVEY_FOLDERS_MAX
+from maka.tools.policy import ASIDE
 
 MOVED = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {{}}."
 UNDONE = (
@@ -27,14 +26,12 @@ UNREAD = (
     "another git command the person should look for submodules that nobody knows: `git ls-files --stage` lists them as "
     "160000"
 )
+BY_A_PERSON = (
+    "Do without it, or tell the person what to do: look at what was moved aside, and rename it back where it is "
+    "wanted: {}."
+)
 
 _NAMED_MAX = 50
-
-
-def all_of(paths: Collection[str]) -> Expansion | None:
-    """Return what grants these; what is no text can't be named to a person, and so not be granted."""
-    named = [path for path in sorted(paths) if as_text([path]) == path][:EXPANSION_ENTRIES_MAX]
-    return all_needed(named) if named else None
 
 
 def as_text(paths: Collection[str]) -> str:

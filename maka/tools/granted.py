@@ -1,0 +1,99 @@
+"""Whether a boundary grants what stands at a place, a folder with all in it, and what would where it doesn't.
+
+Law: a name that was granted alone is a file's. A folder that stands there is granted as a subtree, or by the names of
+all its files: a person allows what is shown, and nothing beside it.
+"""
+
+import os
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
+
+from maka.contracts.boundary import Boundary
+from maka.contracts.limits import EXPANSION_ENTRIES_MAX, GRANTED_FOLDER_ENTRIES_MAX
+from maka.contracts.tool_ports import BoundaryNeed
+from maka.tools.policy import ASIDE, Ground, all_needed, entries, is_under, judge, protected_in
+from maka.tools.put_right_words import BY_A_PERSON, as_text
+
+_NO_FILE = "\0"
+"""A name that no file can have: only a subtree grants it."""
+
+
+def is_granted(boundary: Boundary, path: str, ground: Ground, led_to: Sequence[str] = ()) -> bool:
+    """Say whether what stands there now may be there; a name alone where nothing, or no folder, stands there."""
+    name = protected_in(path)
+    barriers = (*led_to, *([] if name is None else [name]))
+    if not _is_folder(path) or not any(is_under(path, one) for one in barriers):
+        return judge(boundary, path, "write", ground, barriers) is None
+    if judge(boundary, os.path.join(path, _NO_FILE), "write", ground, barriers) is None:
+        return True
+    if not any(entry.access == "write" and is_under(entry.path, path) for entry in entries(boundary)):
+        return False
+    files = _obeyed(path, path)
+    return bool(files) and all(judge(boundary, file, "write", ground, barriers) is None for file in files)
+
+
+def need_of(boundary: Boundary, moved: Collection[str], ground: Ground, reason: str) -> BoundaryNeed:
+    """Return what would let the command make once more what was moved aside; of a folder that is each of its files."""
+    wanted: list[str] = []
+    for path in sorted(moved):
+        aside = _aside_of(path)
+        if aside is None or not _is_folder(aside):
+            wanted.append(path)
+            continue
+        files = _obeyed(aside, path)
+        wanted += [file for file in files if judge(boundary, file, "write", ground, (path,)) is not None]
+    instead = "" if wanted else BY_A_PERSON.format(as_text(moved))
+    return replace(all_of(wanted, reason), instead=instead)
+
+
+def all_of(paths: Collection[str], reason: str) -> BoundaryNeed:
+    """Return what grants these names; what is no text can't be named to a person, and so not be granted."""
+    named = _named(paths)
+    return BoundaryNeed(expansion=all_needed(named) if named else None, reason=reason)
+
+
+def _named(paths: Collection[str]) -> list[str]:
+    return [path for path in sorted(paths) if as_text([path]) == path][:EXPANSION_ENTRIES_MAX]
+
+
+def _aside_of(path: str) -> str | None:
+    """Return where what stood there was moved to last: renaming it has changed it."""
+    folder, name = os.path.split(path)
+    try:
+        names = [one for one in os.listdir(folder) if one.startswith(f"{name}{ASIDE}-")]
+        return max(
+            (os.path.join(folder, one) for one in names), key=lambda one: os.lstat(one).st_ctime_ns, default=None
+        )
+    except OSError:  # it changes at this moment
+        return None
+
+
+def _obeyed(folder: str, name: str) -> list[str]:
+    """Return the files of a folder that have to be granted, as they are called where it has this name.
+
+    In a repository's own folder, what git obeys has names of its own; the rest is made up anew each time.
+    """
+    files = [name + path[len(folder) :] for path in _files_in(folder) or ()]
+    return files if os.path.basename(name) != ".git" else [path for path in files if protected_in(path) is not None]
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _files_in(folder: str) -> list[str] | None:
+    """Return all below a folder that is none; None where that is too much, or can't be looked at."""
+    found: list[str] = []
+    waiting, seen = [folder], 0
+    try:
+        while waiting:
+            with os.scandir(waiting.pop()) as listed:
+                for entry in listed:
+                    seen += 1
+                    if seen > GRANTED_FOLDER_ENTRIES_MAX:
+                        return None
+                    (waiting if entry.is_dir(follow_symlinks=False) else found).append(entry.path)
+    except OSError:
+        return None
+    return sorted(found)
