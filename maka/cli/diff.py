@@ -39,6 +39,10 @@ def diff(name: str, files: tuple[str, ...], as_json: bool) -> None:
         _write(each)
         for words in each.notes:
             note(f"maka: {revealed(each.path)}: {printable(words)}")
+    if any(each.diff is not None and each.path.startswith("/") for each in found.files):
+        note(
+            "maka: git apply takes no diff with a file outside of the workspace; leave it out (--file names the others)"
+        )
     if not found.files:
         note("maka: the agent's tools changed no file" + (" that is named here" if files else ""))
     for line in command_lines(found.commands):

@@ -4,6 +4,7 @@ Laws:
 - The time is bounded by the size of the texts. Equal beginnings and ends are set aside first; what is left is only
   compared line by line where it is small, since the comparison is quadratic.
 - No name makes a line of its own: `git apply` takes each header for the one file that it is of.
+- An empty file that comes or goes has no lines to show it by, so it has the header in which git says that by itself.
 """
 
 from difflib import SequenceMatcher
@@ -41,12 +42,20 @@ def unified(path: str, before: bytes | None, after: bytes | None) -> Diff:
     removed = sum(i2 - i1 for _, i1, i2, _, _ in changes)
     if len(before or b"") + len(after or b"") > 2 * DIFF_BYTES_MAX and added + removed > 10_000:
         return Diff(text=None, added=added, removed=removed)
+    if before != after and not (before or after):
+        return Diff(text=_of_empty(path, "new" if before is None else "deleted"), added=0, removed=0)
     old_name = "/dev/null" if before is None else _name(f"a/{path}")
     new_name = "/dev/null" if after is None else _name(f"b/{path}")
     head = f"--- {old_name}\n+++ {new_name}\n"
     text = head + "".join(_hunk(hunk, old, new) for hunk in _hunks(changes))
     too_large = len(text) > DIFF_BYTES_MAX
     return Diff(text=None if too_large else text, added=added, removed=removed)
+
+
+def _of_empty(path: str, how: str) -> str:
+    """Return the header of a file without a line. A blank line ends it: else git takes the next file's for its own."""
+    old, new = (_name(f"{side}/{path}").removesuffix("\t") for side in "ab")
+    return f"diff --git {old} {new}\n{how} file mode 100644\n\n"
 
 
 def _name(path: str) -> str:

@@ -4,6 +4,7 @@ Only the model's words are scripted. Most command lines run in this process, whi
 """
 
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -73,6 +74,22 @@ def undone_run(err: str) -> str:
     found = re.search(r"undone as run ([0-9a-f-]{36})", err)
     assert found is not None, err
     return found.group(1)
+
+
+def test_a_diff_with_a_file_outside_says_that_git_does_not_apply_it(machine: Machine, serve: Serve) -> None:
+    out = machine.folder / "out"
+    out.mkdir()
+    calls = (write(str(out / "far.txt"), "far\n"), write("__init__.py", ""))
+    model = serve(by_step([Turn(calls=calls), Turn(text="Done.")]))
+    assert machine.run(model, "--allow", f"write:{out}", "write it").code == 0
+    whole, inside = machine.maka("diff", "1"), machine.maka("diff", "1", "--file", "__init__.py")
+    said = "git apply takes no diff with a file outside of the workspace"
+    assert (said in whole.err, said in inside.err) == (True, False)
+    for done, code in ((whole, 128), (inside, 0)):
+        tree = machine.folder / f"tree{code}"
+        tree.mkdir()
+        applied = subprocess.run(["git", "apply", "-"], cwd=tree, input=done.out.encode(), check=False)
+        assert ((applied.returncode == 0), (tree / "__init__.py").exists()) == (code == 0, code == 0)
 
 
 def test_a_diff_shows_what_the_agent_changed(edited: Machine) -> None:

@@ -41,7 +41,7 @@ def check(folder: Path, name: str) -> None:
     folder.mkdir()
     (folder / "real.py").write_text("good\n")
     rest = contents(folder)
-    steps = [(None, b"one\n"), (b"one\n", b"two\n"), (b"two\n", None)]
+    steps = [(None, b"one\n"), (b"one\n", b""), (b"", b"two\n"), (b"two\n", None), (None, b""), (b"", None)]
     for before, after in steps:
         applied(folder, unified(name, before, after).text)
         assert contents(folder) == rest | ({} if after is None else {name: after})
@@ -52,6 +52,27 @@ def test_a_diff_of_an_odd_name_changes_that_file_alone(tmp_path: Path, name: str
     check(tmp_path / "tree", name)
     head = str(unified(name, b"one\n", b"two\n").text).split("\n")
     assert [line[:4] for line in head] == ["--- ", "+++ ", "@@ -", "-one", "+two", ""]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_empty_file_comes_and_goes_among_others(tmp_path: Path, name: str, at: int) -> None:
+    """It has no hunk: neither is it lost, nor is another file's header taken for its own."""
+    old = {"one": b"1\n", "sub dir/gone": b"g\n", "real.py": b"good\n"}
+    new = {"one": b"2\n", "sub dir/made": b"m\n", "real.py": b"good\n"}
+    for path, data in old.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_bytes(data)
+    others = [(path, old.get(path), new.get(path)) for path in ("one", "sub dir/gone", "sub dir/made")]
+    for before, after, pairs in (
+        (None, b"", others),
+        (b"", None, [(path, then, now) for path, now, then in others]),
+    ):
+        parts = [unified(path, then, now).text or "" for path, then, now in pairs]
+        its = [unified(name, before, after).text or "", unified("e/__init__.py", before, after).text or ""]
+        applied(tmp_path, "".join([*parts[:at], *its, *parts[at:]]))
+        made = {name: b"", "e/__init__.py": b""} if after is not None else {}
+        assert contents(tmp_path) == {**(new if made else old), **made}
 
 
 @pytest.mark.parametrize("name", ["plain.py", "gemüse-野菜.txt", "-o"])
