@@ -5,6 +5,8 @@ Laws:
 - A new_string without a backslash means one thing and is taken as it is. From any other one level is taken off, too
   (`\\` becomes `\`), if all of it shows that it was escaped as old_string was; else the edit is refused. Taking off
   some escapes and leaving others, or guessing from one, writes text that nobody meant.
+- An escape for a control character is taken for one only where old_string has one for the same: who escaped the quotes
+  alone meant it as it stands, as in `\textbf` and `s/a\n/b/`.
 """
 
 import re
@@ -14,6 +16,7 @@ from msgspec import Struct
 from maka.tools.edit_place import Found, MatchError, only_one, places
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
+_CONTROLS = frozenset("\n\t\r")
 _ESCAPE = re.compile(r"\\([ntr\"'\\])")
 _TOKEN = re.compile(
     r"""
@@ -74,6 +77,7 @@ def _escaped_alike(old: str, new: str) -> bool:
         and not was.escaped & now.real
         and not was.real & now.escaped
         and now.real <= was.real | {"'"}
+        and now.escaped & _CONTROLS <= was.escaped
         and _doubts(new) <= _doubts(old)
     )
 

@@ -42,11 +42,11 @@ def after(text: str, old: str, new: str) -> str | None:
         ("a()\nb()\nc()\n", "a()\nb()", 'a()\nprint("x\\ty")\nb()'),
         ('re.match("x", y)\n', 're.match("x", y)', 're.match("\\\\d+", y)'),
         ("re.match(r'\\d+', y)\n", "re.match(r'\\d+', y)", "re.match(r'\\w+', y)"),
-        ('say("hi")\n', 'say("hi")', 'say("don\'t")\nsay("we won\'t")'),
+        ('say("hi")\n\n', 'say("hi")\n', 'say("don\'t")\nsay("we won\'t")\n'),
         ('if x {\n\tsay("hi")\n}\n', '\tsay("hi")\n', '\tif y {\n\t\tsay("ho")\n\t}\n'),
         ("bob\t3\n", "bob\t3", "bob\t4"),
         ('f("a")\r\ng()\r\n', 'f("a")\r\ng()', 'f("b")\r\ng()'),
-        ('def f():\n    return "x"\n', 'return "x"', '"""Say it.\n\n    Twice."""\n    return "x"'),
+        ('def f():\n    return "x"\n', 'return "x"\n', '"""Say it.\n\n    Twice."""\n    return "x"\n'),
         ('q = "a\nb"\n', 'q = "a\nb"', 'q = "a\nc"'),
     ],
 )
@@ -102,6 +102,19 @@ def test_h57_a_new_text_that_isnt_wholly_escaped_is_refused(new: str) -> None:
     with pytest.raises(MatchError, match="give both exactly as the file has them") as refusal:
         find('say("a")\nx = 1\n', 'say(\\"a\\")', new)
     assert "escaped once too often" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ('x "a"\n', 'x \\"a\\"', '\\textbf{\\"a\\"}'),
+        ('s/a/"b"/;\n', 's/a/\\"b\\"/;', 's/a\\n/\\"b\\"/;'),
+        ('x "a"\n', 'x \\"a\\"', '\\"a\\"\\r'),
+    ],
+)
+def test_h57_a_control_character_that_old_string_doesnt_escape_is_never_made(text: str, old: str, new: str) -> None:
+    with pytest.raises(MatchError, match="give both exactly as the file has them"):
+        find(text, old, new)
 
 
 def test_h57_an_old_text_that_isnt_wholly_escaped_shows_nothing_of_the_new_one() -> None:
