@@ -243,17 +243,12 @@ class Inside:
 
         A folder may be granted by the names of its files, and so only once it is there.
         """
-        writable = self._before.walk.writable
-        return [
-            path
-            for path in self._guard.before
-            if (
-                path not in self._real
-                or _is_in_its_folder(path)
-                or any(is_under(real_of(os.path.dirname(path)), root) for root in writable)
-            )
-            and self._before.holds(path)
-        ]
+        return [path for path in self._guard.before if self._is_here(path) and self._before.holds(path)]
+
+    def _is_here(self, path: str) -> bool:
+        if path not in self._real or _is_in_its_folder(path):
+            return True
+        return any(is_under(real_of(os.path.dirname(path)), root) for root in self._before.walk.writable)
 
     def policy(self, cwd: str) -> SandboxPolicy:
         """Survey the workspace and return what the command may touch. Raises OSError where that isn't where it was."""
