@@ -243,14 +243,16 @@ def test_another_file_system_in_the_workspace_is_no_exception(bench: Bench, work
 
 @pytest.mark.parametrize("name", ["new/.git", "new"])
 def test_a_repository_that_was_granted_by_its_name_stays(bench: Bench, workspace: Path, name: str) -> None:
-    bare = name == "new"
-    path = workspace.resolve() / name / ("HEAD" if bare else "")
-    entry = FileEntry(path=str(path), access="write", scope="exact")
-    there = Bench(bench.tools, workspace, boundary(workspace, Profile.ASK, entry))
-    command = f"git init -q {'--bare' if bare else ''} new && git -C new config core.fsmonitor x"
-    for bench_, stays in ((bench, False), (there, True)):
-        result = bench_.run("Bash", command=f"rm -rf new; {command}")
-        assert ((workspace / name / "HEAD").exists(), "moved aside" in result.text) == (stays, not stays)
+    command = f"rm -rf new; git init -q {'--bare' if name == 'new' else ''} new && git -C new config core.fsmonitor x"
+    refused = bench.run("Bash", command=command)
+    assert ((workspace / name / "HEAD").exists(), "moved aside" in refused.text) == (False, True)
+    assert refused.need is not None and refused.need.expansion is not None
+    asked = refused.need.expansion.filesystem
+    settings = workspace.resolve() / name / ("HEAD" if name == "new" else "config")
+    assert str(settings) in [entry.path for entry in asked]
+    there = Bench(bench.tools, workspace, boundary(workspace, Profile.ASK, *asked))
+    allowed = there.run("Bash", command=command)
+    assert ((workspace / name / "HEAD").exists(), "moved aside" in allowed.text) == (True, False)
 
 
 # -- what a walk leaves alone -------------------------------------------------------------------------------------

@@ -146,8 +146,11 @@ def test_what_a_file_is_now(workspace: Path) -> None:
         assert now_of(str(workspace), str(real / name)).problem is not None
 
 
-@pytest.mark.parametrize("content", [OLD, b""])
-def test_the_diff_of_a_removal_names_no_new_file(content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "begins"),
+    [(OLD, "--- a/a\n+++ /dev/null\n"), (b"", "diff --git a/a b/a\ndeleted file mode 100644\n")],
+)
+def test_the_diff_of_a_removal_names_no_new_file(content: bytes, begins: str) -> None:
     text = unified("a", content, None).text
     assert text is not None
-    assert text.startswith("--- a/a\n+++ /dev/null\n")
+    assert text.startswith(begins)
