@@ -24,8 +24,9 @@ ALLOWED = (
     "not asked: it is allowed already, so the call can simply be repeated. If it is refused or denied all the same, to "
     "ask for this again changes nothing: what isn't there has to be made first (Write makes a file; its folders only "
     "in what may be written as a whole), what was granted as a file and is a folder is granted by the names of its "
-    "files, what has become a link leads to another place, and a command that runs already keeps what it began with. "
-    "Then do without it, and say so."
+    "files, what has become a link leads to another place, a command that runs already keeps what it began with, and a "
+    "process in the background has nothing that was granted once: the person allows that for the session (--allow, of "
+    "maka rules). Then do without it, and say so."
 )
 
 
