@@ -1,7 +1,7 @@
 """Whether a boundary grants what stands at a place, a folder with all in it, and what would where it doesn't.
 
 Law: a name that was granted alone is a file's. A folder that stands there is granted as a subtree, or by the names of
-all its files: a person allows what is shown, and nothing beside it.
+all its files; one that a link leads to as a subtree alone. A person allows what is shown, and nothing beside it.
 """
 
 import os
@@ -23,10 +23,12 @@ def is_granted(boundary: Boundary, path: str, ground: Ground, led_to: Sequence[s
     """Say whether what stands there now may be there; a name alone where nothing, or no folder, stands there."""
     name = protected_in(path)
     barriers = (*led_to, *([] if name is None else [name]))
-    if not _is_folder(path) or not any(is_under(path, one) for one in barriers):
+    if not os.path.isdir(path) or not any(is_under(path, one) for one in barriers):
         return judge(boundary, path, "write", ground, barriers) is None
     if judge(boundary, os.path.join(path, _NO_FILE), "write", ground, barriers) is None:
         return True
+    if os.path.islink(path):  # what it leads to is in nobody's hand
+        return False
     if not any(entry.access == "write" and is_under(entry.path, path) for entry in entries(boundary)):
         return False
     files = _obeyed(path, path)
@@ -38,6 +40,8 @@ def need_of(boundary: Boundary, moved: Collection[str], ground: Ground, reason: 
     wanted: list[str] = []
     for path in sorted(moved):
         aside = _aside_of(path)
+        if aside is not None and os.path.islink(aside) and os.path.isdir(aside):
+            continue  # no name that is granted makes that right
         if aside is None or not _is_folder(aside):
             wanted.append(path)
             continue

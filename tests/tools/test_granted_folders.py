@@ -50,6 +50,16 @@ def asked(result: ToolResult) -> tuple[FileEntry, ...]:
 
 
 @everywhere
+def test_a_name_that_was_granted_alone_is_no_link_to_a_folder(bench: Bench, workspace: Path, folder: str) -> None:
+    """What lies in that folder is whatever a command makes there."""
+    there = bench.within(boundary(workspace, Profile.ASK, exact(workspace.resolve() / folder)))
+    result = there.run("Bash", command=f"mkdir sub/evil; echo x > sub/evil/post-commit; ln -s $PWD/sub/evil {folder}")
+    assert f"{workspace.resolve() / folder}." in result.text and "rename it back" in result.text
+    assert result.need is not None and result.need.expansion is None
+    assert not (workspace / folder).is_symlink()
+
+
+@everywhere
 def test_a_name_that_was_granted_alone_is_no_folders(bench: Bench, workspace: Path, folder: str) -> None:
     there = bench.within(boundary(workspace, Profile.ASK, exact(workspace.resolve() / folder)))
     for command in (making(folder), f"mkdir {folder}"):
