@@ -204,7 +204,9 @@ def test_a_grant_that_is_taken_back_ends_what_runs_with_it_in_the_background(
     approved.must_be_over(world)
 
 
-@pytest.mark.parametrize("hidden", [(), ("bubblewrap",)], ids=["bubblewrap", "landlock"])
+@pytest.mark.parametrize(
+    "hidden", [(), pytest.param(("bubblewrap",), marks=pytest.mark.slow)], ids=["bubblewrap", "landlock"]
+)
 @pytest.mark.parametrize("in_background", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_no_child_of_an_approved_command_outlives_a_kill_and_the_next_start(
     world: World, outside: Path, approved: Approved, hidden: tuple[str, ...], in_background: bool

@@ -89,6 +89,7 @@ def test_a_host_ends_while_it_is_put_right_and_the_log_is_true(world: World, in_
     assert len(maka.contents(FunctionResponse)) == 1 and len(ends(maka)) == int(in_background)
 
 
+@pytest.mark.slow
 def test_a_host_that_ends_waits_for_what_is_put_right_soon(world: World) -> None:
     maka = world.open([bash(PLANT), Turn(text="never said")])
     with holding(world) as held:

@@ -27,6 +27,8 @@ from tests.edges.test_processes import waits_granted
 from tests.tools.conftest import SANDBOXES, here, make_tools
 from tests.tools.harness import CHILD_ENV, Bench, Recorder, boundary, nap, running
 
+pytestmark = pytest.mark.one_sandbox
+
 NOT_BY_US = "[not by Maka: the machine may have run out of memory, or the command did it]"
 
 

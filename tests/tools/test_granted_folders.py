@@ -18,6 +18,8 @@ from maka.tools.policy import ASIDE, Ground
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench, boundary, git
 
+pytestmark = pytest.mark.one_sandbox
+
 FOLDERS = {".git/hooks": ("post-commit", "lib/more"), ".vscode": ("tasks.json", "a/b"), "sub/.idea": ("a.xml", "b.xml")}
 
 # Without mounts nothing can be made beside what is protected, so not at the root of a repository.

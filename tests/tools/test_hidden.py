@@ -17,6 +17,8 @@ from tests.tools.conftest import make_tools
 from tests.tools.harness import Bench, boundary
 from tests.tools.test_meanwhile import meanwhile, saved
 
+pytestmark = pytest.mark.one_sandbox
+
 
 @pytest.fixture
 def bench(

@@ -24,6 +24,8 @@ from tests.tools.harness import Bench, boundary, git
 from tests.tools.test_background import Place, until_ended
 from tests.tools.test_planted import ended, inside
 
+pytestmark = pytest.mark.one_sandbox
+
 Change = Callable[[], object]
 
 

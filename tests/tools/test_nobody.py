@@ -19,6 +19,8 @@ import pytest
 from tests.tools.harness import PATIENCE_S, git
 from tests.tools.nobody import NOBODY
 
+pytestmark = pytest.mark.one_sandbox
+
 SANDBOXES = pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock", "landlock-no-mounts"])
 ASIDE = ".maka-aside-1"
 ROOT = Path(__file__).resolve().parents[2]

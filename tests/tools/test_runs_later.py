@@ -14,6 +14,8 @@ from maka.tools.policy import ASIDE, Ground, needed
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench, boundary, git
 
+pytestmark = pytest.mark.one_sandbox
+
 
 @pytest.fixture
 def bench(processes: AsyncProcesses, workspace: Path, sandbox: Sandbox, ground: Ground) -> Bench:

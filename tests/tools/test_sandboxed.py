@@ -27,6 +27,8 @@ from maka.tools.policy import Ground, needed
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import CHILD_ENV, PATIENCE_S, Bench, Recorder, boundary, nap, running
 
+pytestmark = pytest.mark.one_sandbox
+
 PYTHON = os.path.realpath(sys.executable)
 
 

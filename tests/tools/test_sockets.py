@@ -20,6 +20,8 @@ from maka.tools.policy import Ground
 from tests.tools.conftest import MOUNTING, make_tools
 from tests.tools.harness import Bench, Recorder, boundary
 
+pytestmark = pytest.mark.one_sandbox
+
 PYTHON = os.path.realpath(sys.executable)
 
 
