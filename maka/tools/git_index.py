@@ -10,6 +10,7 @@ import os
 import struct
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import islice
 
 from msgspec import Struct
 
@@ -18,6 +19,9 @@ from maka.tools.identity import regular_bytes
 INDEX_BYTES_MAX = 64 << 20
 FOREIGN = "not as git writes it: "
 """How it begins in `Index.unread` where all of an index isn't understood."""
+
+_NAMES_BYTES_MAX = 2 * INDEX_BYTES_MAX
+"""Of all names together: in version 4 a few bytes stand for a long one."""
 
 _HASHES = (20, 32)
 _STAT = struct.Struct(">24xI12x")
@@ -36,6 +40,10 @@ class Index(Struct, frozen=True):
     unread: frozenset[str] = frozenset()
     names: tuple[str, ...] = ()
     """Of a shared part all, in their order."""
+
+
+class _TooMuchError(Exception):
+    """More than is read of one index."""
 
 
 class _Entry(Struct, frozen=True):
@@ -61,6 +69,8 @@ def index_of(folder: str, name: str = "index") -> Index:
             return _understood(folder, name, data, hash_size)
         except (struct.error, IndexError, ValueError):
             continue
+        except _TooMuchError:
+            return Index(unread=frozenset({name}))
     return Index(unread=frozenset({f"{FOREIGN}{sha256(data).hexdigest()}"}) if data else frozenset())
 
 
@@ -74,12 +84,14 @@ def _understood(folder: str, name: str, data: bytes, hash_size: int) -> Index:
     # A folder that a sparse checkout leaves out stands for all that a commit has there.
     unread = {f"{entry.name!r} {entry.hash.hex()}" for entry in entries if entry.mode & _KIND == _FOLDER}
     if (link := extensions.get(b"link")) is not None:
+        if name.startswith(_SHARED):
+            raise ValueError("a shared part of a shared part")
         shared = index_of(folder, f"{_SHARED}{link[:hash_size].hex()}")
         links += shared.links
         unread |= shared.unread
         # One that replaces another one has its name there, and its own kind here.
         nameless = [entry for entry in entries if not entry.name]
-        replaced = [shared.names[place] for place in _replaced(link[hash_size:])]
+        replaced = [shared.names[place] for place in _replaced(link[hash_size:], len(shared.names))]
         links += [name for name, one in zip(replaced, nameless, strict=True) if one.mode & _KIND == _LINK]
     elif any(not entry.name for entry in entries):
         raise ValueError("no name")
@@ -87,27 +99,28 @@ def _understood(folder: str, name: str, data: bytes, hash_size: int) -> Index:
     return Index(tuple(dict.fromkeys(links)), frozenset(unread), names)
 
 
-def _replaced(bitmaps: bytes) -> list[int]:
+def _replaced(bitmaps: bytes, most: int) -> list[int]:
     """Return the places in the shared part that a split index replaces: set bits of the second of two EWAH bitmaps."""
     if not bitmaps:
         return []
-    first, at = _bits(bitmaps, 0)
-    del first
-    return _bits(bitmaps, at)[0]
+    _, at = _bits(bitmaps, 0, most)
+    return _bits(bitmaps, at, most)[0]
 
 
-def _bits(data: bytes, at: int) -> tuple[list[int], int]:
+def _bits(data: bytes, at: int, most: int) -> tuple[list[int], int]:
+    """Return which bits are set, and where the bitmap ends. One with more bits than entries isn't git's."""
     size, count = struct.unpack_from(">II", data, at)
-    words = list(struct.unpack_from(f">{count}Q", data, at + 8))
+    if size > most:
+        raise ValueError("more than the shared part has")
+    words = iter(struct.unpack_from(f">{count}Q", data, at + 8))
     found: list[int] = []
     place = 0
-    while words:
-        head = words.pop(0)
+    for head in words:
         run, literals = head >> 1 & 0xFFFFFFFF, head >> 33
         if head & 1:
             found += range(place, min(place + 64 * run, size))
         place += 64 * run
-        for word in (words.pop(0) for _ in range(literals)):
+        for word in islice(words, literals):
             found += [place + bit for bit in range(64) if word >> bit & 1]
             place += 64
     return [bit for bit in found if bit < size], at + 12 + 8 * count
@@ -117,7 +130,7 @@ def _entries(data: bytes, hash_size: int) -> Iterator[_Entry]:
     sign, version, count = struct.unpack_from(">4sII", data)
     if sign != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("no index")
-    at, name = 12, b""
+    at, name, left = 12, b"", _NAMES_BYTES_MAX
     for _ in range(count):
         start = at
         (mode,) = _STAT.unpack_from(data, at)
@@ -134,6 +147,8 @@ def _entries(data: bytes, hash_size: int) -> Iterator[_Entry]:
             kept = name[: len(name) - cut]
         end = data.index(b"\0", name_at)
         name = kept + data[name_at:end]
+        if (left := left - len(name)) < 0:
+            raise _TooMuchError
         if flags & _LENGTH != min(len(name), _LENGTH):
             raise ValueError("a length that isn't the name's")
         at = end + 1

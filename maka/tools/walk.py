@@ -53,9 +53,7 @@ class Walk:
     def __init__(self, boundary: Boundary, before: "Walk | None" = None, until_s: float = inf) -> None:
         began_s = monotonic()
         self.boundary = boundary
-        self._is_first = before is None
         self._folders_max = SURVEY_FOLDERS_MAX if before is None else SURVEY_AFTER_FOLDERS_MAX
-        self._passed_by: frozenset[str] = frozenset() if before is None else frozenset(before._beyond)
         self._until_s = until_s
         self._beyond: set[str] = set()
         self._led: set[str] = set()
@@ -208,7 +206,7 @@ class Walk:
         A link leads to a folder that is passed over otherwise, and whoever enters it sees the link's name.
         """
         level, count = [root], 0
-        met = {root, *self._passed_by}
+        met = {root, *(() if self._before is None else self._before._beyond)}
         for _ in range(SURVEY_DEPTH_MAX):
             below: list[str] = []
             for folder in level:
@@ -253,7 +251,7 @@ class Walk:
         return path in self._named_by_index or any(is_under(path, led) for led in self._led_anew)
 
     def _passes_over(self, name: str) -> bool:
-        return name in _PASSED_OVER or (self._is_first and _ASIDE.fullmatch(name) is not None)
+        return name in _PASSED_OVER or (self._before is None and _ASIDE.fullmatch(name) is not None)
 
     def _linked(self) -> Iterator[tuple[str, str, str | None]]:
         """Yield the repositories that another one's index names, also where nobody looked: git goes into each."""

@@ -184,6 +184,39 @@ def test_an_index_that_git_reads_otherwise_is_moved_aside(bench: Bench) -> None:
     assert bench.run("Bash", command="git add -A; echo x").text == "x\n"
 
 
+@pytest.mark.parametrize("bits", [0xFFFF_FFFF, 2])
+def test_a_split_index_that_replaces_more_than_there_is_is_told(workspace: Path, bits: int) -> None:
+    """What a few bytes say must not take the machine's memory."""
+    repository = workspace / ".git"
+    repository.mkdir()
+    (repository / f"sharedindex.{'61' * 20}").write_bytes(index(entry(NAME.encode(), flags=len(NAME))))
+    none = struct.pack(">III", 0, 0, 0)
+    all_set = struct.pack(">IIQI", bits, 1, 1 | 0xFFFF_FFFF << 1, 0)
+    link = b"a" * 20 + none + all_set
+    (repository / "index").write_bytes(index(more=b"link" + struct.pack(">I", len(link)) + link))
+    assert [one for one in index_of(str(repository)).unread if one.startswith(git_index.FOREIGN)]
+
+
+def test_a_shared_part_of_itself_is_told(workspace: Path) -> None:
+    repository = workspace / ".git"
+    repository.mkdir()
+    data = index(more=b"link" + struct.pack(">I", 20) + b"a" * 20)
+    for name in ("index", f"sharedindex.{'61' * 20}"):
+        (repository / name).write_bytes(data)
+    assert index_of(str(repository)).unread
+
+
+def test_long_names_of_few_bytes_are_too_much(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In version 4 each may be as long as the one before it, for nothing."""
+    repository = workspace / ".git"
+    repository.mkdir()
+    first = entry(b"\0" + b"n" * 5_000, flags=0xFFF, end=b"\0")
+    (repository / "index").write_bytes(index(first, *[entry(b"\0", flags=0xFFF, end=b"\0")] * 9, version=4))
+    assert index_of(str(repository)) == Index(links=("n" * 5_000,))
+    monkeypatch.setattr(git_index, "_NAMES_BYTES_MAX", 49_999)
+    assert index_of(str(repository)) == Index(unread=frozenset({"index"}))
+
+
 def test_no_index_names_nothing_and_is_no_fault(workspace: Path) -> None:
     repository = workspace / ".git"
     repository.mkdir()
