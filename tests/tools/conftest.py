@@ -146,6 +146,12 @@ def ground(home: Path) -> Ground:
 
 
 @pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    """Return what a planted program makes outside, if it is run."""
+    return tmp_path / "was-run"
+
+
+@pytest.fixture
 def repository(workspace: Path) -> Path:
     if shutil.which("git") is None:
         pytest.skip("git is missing")

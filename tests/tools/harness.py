@@ -24,11 +24,23 @@ from maka.contracts.tool_ports import (
     ToolResult,
 )
 from maka.edges import process_end
+from maka.tools.edit_match import MatchError, find, replaced
+
+NAMED = "git -c user.name=a -c user.email=a@example.org"
+"""How a command's git is told who commits."""
 
 CHILD_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 PATIENCE_S = 30.0
 SESSION = SessionId("0198c0de-0000-7000-8000-000000000001")
 Answer = Literal["grant", "refuse", "hold"]
+
+
+def after_edit(text: str, old: str, new: str) -> str | None:
+    """Return the text after an edit; None where it is refused."""
+    try:
+        return replaced(text, find(text, old, new))
+    except MatchError:
+        return None
 
 
 class Recorder:

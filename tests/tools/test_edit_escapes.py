@@ -7,6 +7,7 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from maka.tools.edit_match import MatchError, find, replaced
+from tests.tools.harness import after_edit
 
 TOOK = "old_string was escaped once too often, and so was new_string; one level of escapes was taken off both"
 STYLES = ('\\"\n\r\t', "\\\"'\n\r\t", '\\"', "\\\"'", "\\\"'\n", '\\"\t')
@@ -23,14 +24,6 @@ def escaped(text: str, style: str) -> str:
 def over(text: str) -> str:
     """Escape a text once more, as most do."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def after(text: str, old: str, new: str) -> str | None:
-    """Return the text after the edit; None where it is refused."""
-    try:
-        return replaced(text, find(text, old, new))
-    except MatchError:
-        return None
 
 
 @pytest.mark.parametrize(
@@ -68,7 +61,7 @@ def test_h57_one_level_of_escapes_is_taken_off_both_wholly(text: str, old: str, 
 def test_h57_what_old_string_shows_of_its_escapes_holds_for_new_string(
     text: str, old: str, new: str, expected: str | None
 ) -> None:
-    assert after(text, old, new) == expected
+    assert after_edit(text, old, new) == expected
 
 
 @pytest.mark.parametrize("new", ["done", "it's", 'say("b")', "one\ntwo", "a\tb\n", ""])
@@ -119,8 +112,8 @@ def test_h57_a_control_character_that_old_string_doesnt_escape_is_never_made(tex
 
 def test_h57_an_old_text_that_isnt_wholly_escaped_shows_nothing_of_the_new_one() -> None:
     text = 'say("a", "b")\n'
-    assert after(text, 'say(\\"a\\", "b")', 'say(\\"c\\", \\"d\\")') is None
-    assert after(text, 'say(\\"a\\", "b")', 'say("c", "d")') == 'say("c", "d")\n'
+    assert after_edit(text, 'say(\\"a\\", "b")', 'say(\\"c\\", \\"d\\")') is None
+    assert after_edit(text, 'say(\\"a\\", "b")', 'say("c", "d")') == 'say("c", "d")\n'
 
 
 def test_a_place_for_each_looser_match_is_refused() -> None:
@@ -135,6 +128,6 @@ def test_h57_escaping_both_once_too_often_gives_the_same_file_or_changes_nothing
     text = before + old + behind
     assume(escaped(old, style) not in text)  # else that is the exact match
     assume("\r\n" not in text or escaped(old, style).replace("\r\n", "\n") not in text.replace("\r\n", "\n"))
-    found = after(text, escaped(old, style), escaped(new, style))
+    found = after_edit(text, escaped(old, style), escaped(new, style))
     event("refused" if found is None else "edited")
-    assert found in (None, after(text, old, new))
+    assert found in (None, after_edit(text, old, new))

@@ -5,21 +5,13 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from maka.contracts.content import Outcome
-from maka.tools.edit_match import MatchError, find, replaced
-from tests.tools.harness import Bench
+from maka.tools.edit_match import MatchError, find
+from tests.tools.harness import Bench, after_edit
 
 TSV = "name\tage\nbobby\t3\namy\t4\n"
 YAML = "a:   1\nb:   2   # keep\nc:   3\n"
 MARKDOWN = "first line  \nsecond line  \nthird\n"
 UNCLEAR = "belong in new_string isn't clear; copy the exact text, with its blanks, from the file"
-
-
-def after(text: str, old: str, new: str) -> str | None:
-    """Return the text after the edit; None where it is refused."""
-    try:
-        return replaced(text, find(text, old, new))
-    except MatchError:
-        return None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +80,7 @@ def test_on_a_line_that_changes_blanks_stay_beside_words_that_do_or_the_edit_is_
         with pytest.raises(MatchError, match=UNCLEAR):
             find(text, old, new)
     else:
-        assert after(text, old, new) == expected
+        assert after_edit(text, old, new) == expected
 
 
 @pytest.mark.parametrize("new", ["robby 4", "bobby x 3", "bobby   3", "bobby 3\ncat 5"])
@@ -135,7 +127,7 @@ def test_every_line_that_is_equal_in_old_and_new_keeps_its_bytes(
     at = data.draw(st.integers(0, len(given_lines) - 1))
     given_lines = [*given_lines[:at], data.draw(line), *given_lines[at + 1 :]]
     old, new = "\n".join(["first of all", *wanted, "last"]), "\n".join(["first of all", *given_lines, "last"])
-    result = after("\n".join(["first of  all", *there, "last "]), old, new)
+    result = after_edit("\n".join(["first of  all", *there, "last "]), old, new)
     event("refused" if result is None else "edited")
     if result is not None:
         lines = result.split("\n")

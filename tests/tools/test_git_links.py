@@ -14,22 +14,16 @@ from maka.edges.processes import AsyncProcesses
 from maka.tools import repositories
 from maka.tools.walk import Walk
 from tests.tools.conftest import MOUNTING, make_tools
-from tests.tools.harness import CHILD_ENV, Bench, boundary, git
+from tests.tools.harness import CHILD_ENV, NAMED, Bench, boundary, git
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="git is missing"),
     pytest.mark.parametrize("sandbox", MOUNTING, indirect=True),
     pytest.mark.one_sandbox,
 ]
-NAMED = "git -c user.name=a -c user.email=a@example.org"
 ODD_LOG = "logs/refs/heads/objects/ab/topic"
 PYTHON = os.path.realpath(sys.executable)
 HOOK = "printf '#!/bin/sh\\ntouch %s\\n' MARK > PATH; chmod +x PATH"
-
-
-@pytest.fixture
-def mark(tmp_path: Path) -> Path:
-    return tmp_path / "was-run"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from maka.tools import git_index, walk
 from maka.tools.git_index import Index, index_of
 from maka.tools.walk import Walk
 from tests.tools.conftest import MOUNTING, make_tools
-from tests.tools.harness import CHILD_ENV, Bench, boundary, git
+from tests.tools.harness import CHILD_ENV, NAMED, Bench, boundary, git
 
 pytestmark = [pytest.mark.skipif(shutil.which("git") is None, reason="git is missing"), pytest.mark.one_sandbox]
 
@@ -24,19 +24,12 @@ DEEP = "/".join("bcdefghijklmnopq")
 NOWHERE = ["node_modules/r", ".venv/src/r", DEEP, "CLAUDE.md.maka-aside-1/r"]
 """Where no walk goes, and where it goes only afterwards."""
 
-NAMED = "git -c user.name=a -c user.email=a@example.org"
-
 
 def planted(place: str, add: str = "git add PLACE") -> str:
     """Return what makes a repository that runs something, and what makes the person's git go into it."""
     made = f"git init -q {place} && {NAMED} -C {place} commit -q --allow-empty -m x"
     evil = f"git -C {place} config core.fsmonitor 'touch $MARK; false'"
     return f"{made} && {evil} && {add.replace('PLACE', place)}"
-
-
-@pytest.fixture
-def mark(tmp_path: Path) -> Path:
-    return tmp_path / "was-run"
 
 
 @pytest.fixture
