@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from maka.cli.program import run_program
+from tests.cli.real import Here, Machine
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -38,3 +39,11 @@ def cli(surroundings: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest
         return code, out.decode(), err.decode()
 
     return run
+
+
+@pytest.fixture
+def machine(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Return a machine whose command lines run in this process, in its workspace."""
+    here = Here(tmp_path, cli)
+    monkeypatch.chdir(here.workspace)
+    return here

@@ -1,20 +1,11 @@
 """`maka rules`: a workspace grant that is taken back is told with the sessions that still hold it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from maka.edges.scripted_model import ScriptedModel, Turn, by_step
-from tests.cli.conftest import Cli
-from tests.cli.real import Here, Machine
-
-
-@pytest.fixture
-def machine(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    here = Here(tmp_path, cli)
-    monkeypatch.chdir(here.workspace)
-    return here
+from tests.cli.real import Machine
 
 
 @pytest.fixture

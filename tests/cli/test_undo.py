@@ -12,19 +12,11 @@ import pytest
 
 from maka.contracts.codec import hash_hex
 from maka.edges.scripted_model import Call, Script, ScriptedModel, Strictness, Turn, by_step
-from tests.cli.conftest import Cli
-from tests.cli.real import Here, Machine
+from tests.cli.real import Machine
 
 Serve = Callable[[Script], ScriptedModel]
 HAIKU = "an old pond\na frog leaps in\n"
 EDITED = "an old pond\na cat leaps in\n"
-
-
-@pytest.fixture
-def machine(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    here = Here(tmp_path, cli)
-    monkeypatch.chdir(here.workspace)
-    return here
 
 
 @pytest.fixture
