@@ -36,6 +36,10 @@ NO_UNIX_SOCKETS = (
     "is the sandbox, a person can let it ([tools] unix_sockets = true in config.toml)"
 )
 FOLDER_ALONE = "likely, as the command's output reads; {} was to be a folder, and the one around it is too broad"
+NAME_THERE = (
+    "likely, as the command's output reads; it makes, replaces or removes a name in {}, which is too broad to be asked "
+    "for"
+)
 PASSING = "likely, as the command's output reads; it makes a file of its own in {}, which is too broad to be asked for"
 _CLOSED = (
     "likely: {} holds something protected or hidden, and this sandbox closes such a folder for names that come or go "
@@ -184,13 +188,7 @@ def _for_a_name(place: str, kind: Kind, said: Said, sight: Sight, *, is_folder: 
         return own
     if sight.lacks(os.path.join(folder, ANY_NAME), "write") is not None:
         if sight.is_broad(folder):
-            if is_folder and not is_kernels(place):
-                is_open = sight.could(folder, "write")
-                return made_by_a_person(place, FOLDER_ALONE.format(place)) if is_open else None
-            if said.passing and kind == "missing" and not is_kernels(place):
-                is_open = sight.could(folder, "write")
-                return allowed_by_a_person(folder, PASSING.format(folder)) if is_open else None
-            return _name_alone(place, kind, sight) if own is not None else None
+            return _in_a_broad_folder(place, kind, said, sight, is_folder=is_folder)
         would_close = sight.would_close(folder, is_mountless=said.why == "denied")
         return _bypass(_CLOSED, folder) if would_close else _granted(folder, "folder", "write", sight)
     # A folder is closed where no mount can hold one thing in it: none but that is denied for the sake of a mode.
@@ -223,13 +221,21 @@ def _granted(path: str, kind: Kind, access: Access, sight: Sight) -> BoundaryNee
     return BoundaryNeed(expansion=needed(path, access, "subtree" if kind == "folder" else "exact"), reason=LIKELY)
 
 
-def _name_alone(place: str, kind: Kind, sight: Sight) -> BoundaryNeed | None:
-    """Return what opens one file in a folder that is too broad to be named itself."""
+def _in_a_broad_folder(place: str, kind: Kind, said: Said, sight: Sight, *, is_folder: bool) -> BoundaryNeed | None:
+    """Return what opens one file in a folder that is too broad to be named itself, or what a person can do instead."""
+    folder = os.path.dirname(place)
     if is_kernels(place):
         return _bypass(_KERNEL, place)
-    # A folder is no exact path, and its subtree doesn't let it go.
-    if kind == "folder" or _is_secret(place, "write", sight) or not sight.could(os.path.dirname(place), "write"):
+    if _is_secret(place, "write", sight) or not sight.could(folder, "write"):
         return None
+    if kind == "missing" and said.passing:
+        return allowed_by_a_person(folder, PASSING.format(folder))
+    if is_folder:
+        return made_by_a_person(place, FOLDER_ALONE.format(place))
+    if kind != "missing" or said.link:
+        return allowed_by_a_person(folder, NAME_THERE.format(folder), first=f"Do without it for {place}")
+    if sight.lacks(place, "write") is None:
+        return allowed_by_a_person(folder, NAME_THERE.format(folder))
     return BoundaryNeed(expansion=needed(place, "write"), reason=NAME_ALONE)
 
 

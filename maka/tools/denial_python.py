@@ -1,10 +1,10 @@
-"""PURE: which call a Python error was about: its line has names alone, the traceback or the command has the call."""
+"""PURE: which call a Python error was about: its line has names alone, the traceback or the command has the rest."""
 
 import re
 from collections.abc import Sequence
 from typing import Literal
 
-Called = Literal["rename", "symlink", "link", "mkdir", ""]
+Called = Literal["rename", "symlink", "link", "mkdir", "remove", ""]
 
 _ERROR = re.compile(r"\[Errno \d+\]")
 _PAIR = re.compile(r"'' -> ''")
@@ -19,8 +19,10 @@ _OF_TWO: dict[str, Called] = {
 _OF_ONE: dict[str, Called] = {
     **dict.fromkeys(("mkdir", "makedirs", "mkdtemp"), "mkdir"),
     **dict.fromkeys(("open", "touch", "write_text", "write_bytes", "copy", "copy2", "copyfile", "copytree"), ""),
-    **dict.fromkeys(("remove", "unlink", "rmdir", "rmtree", "chmod", "chown", "utime", "truncate"), ""),
+    **dict.fromkeys(("remove", "unlink", "rmdir", "rmtree"), "remove"),
+    **dict.fromkeys(("chmod", "chown", "utime", "truncate"), ""),
 }
+_NAMES_MADE_UP = re.compile(r"(?:^|/)tempfile\.py$")
 _VENV = re.compile(r"\s-m\s+venv\b")
 """It catches the error of its first `makedirs`, and prints it."""
 
@@ -42,6 +44,13 @@ def called(lines: Sequence[str], at: int, bare: str, command: str) -> Called:
         calls[name] for module, name in _CALL.findall(text) if name in calls and (module or name != "replace")
     }
     return found.pop() if len(found) == 1 else ""
+
+
+def made_its_name_up(lines: Sequence[str], at: int) -> bool:
+    """Say whether the error in line `at` is about a name that the next call will not use again."""
+    frame = _innermost(lines, at)
+    match = _FRAME.match(frame[0]) if frame else None
+    return match is not None and _NAMES_MADE_UP.search(match[1]) is not None
 
 
 def _innermost(lines: Sequence[str], at: int) -> list[str]:

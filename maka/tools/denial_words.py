@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from maka.tools.denial_python import called
+from maka.tools.denial_python import called, made_its_name_up
 
 Why = Literal["read_only", "denied", "busy", "apart", "missing"]
 
@@ -36,6 +36,7 @@ _LINKED_TO = re.compile(r"\b(?:sym|hard |symbolic )?link to ''")
 _FOLDERS = re.compile(
     r"\bmkdirs?\b|\bcreat(?:e|ing) (?:\w+ )?(?:director(?:y|ies)|folder)|\bwork tree dir", re.IGNORECASE
 )
+_A_LINK = re.compile(r"\b(?:sym|hard |symbolic )?link\b", re.IGNORECASE)
 _PASSING = re.compile(r"\btemp(?:orary)? (?:file|name)|\bmks?temp\b", re.IGNORECASE)
 _MOVES = re.compile(r"\b(?:re)?mov(?:e|ing)\b|\bunlink|\brename|\brmdir\b|\bdelet|\block\b|[-=]>", re.IGNORECASE)
 _LINKS = re.compile(r"\bhard link\b|\blink(?:at)?\b", re.IGNORECASE)
@@ -76,8 +77,8 @@ class Said(Struct, frozen=True, kw_only=True):
     """One line that says why something didn't work. `names` are what it may be about, the likeliest first.
 
     `sure` are so many of them that stand in quotes. `moves` says that a name was to come or go, `makes` that
-    something was to be written, `folder` that it was to be a folder, `passing` that the program made its name up,
-    `reads` that nothing was. `source` is what was to be copied: that is read alone, and none of the names.
+    something was to be written, `folder` that it was to be a folder, `link` that it was to be a link, `passing` that
+    the program made its name up, `reads` that nothing was. `source` is what was to be copied: that is read alone, and none of the names.
     """
 
     why: Why
@@ -87,6 +88,7 @@ class Said(Struct, frozen=True, kw_only=True):
     moves: bool
     makes: bool
     folder: bool = False
+    link: bool = False
     passing: bool = False
     source: str = ""
 
@@ -171,7 +173,8 @@ def _said(lines: list[str], at: int, reason: re.Match[str], command: str) -> Sai
         moves=moves,
         makes=makes,
         folder=_FOLDERS.search(about) is not None,
-        passing=_PASSING.search(about) is not None,
+        link=_A_LINK.search(about) is not None,
+        passing=_PASSING.search(about) is not None or made_its_name_up(lines, at),
         source=source,
     )
 

@@ -151,10 +151,12 @@ def made_by_a_person(folder: str, reason: str) -> BoundaryNeed:
     return BoundaryNeed(expansion=None, reason=reason, instead=instead)
 
 
-def allowed_by_a_person(folder: str, reason: str) -> BoundaryNeed:
-    """Return what a command needs that works in a broad folder under names that nobody can know beforehand."""
+def allowed_by_a_person(
+    folder: str, reason: str, *, first: str = "Change the file with Edit or Write, which ask for it alone"
+) -> BoundaryNeed:
+    """Return what a command needs that makes or removes names in a broad folder; `first` is what helps without that."""
     instead = (
-        "Change the file with Edit or Write, which ask for it alone, or tell the person what to do: allow the folder "
+        f"{first}, or tell the person what to do: do it themselves, or allow the folder "
         f"(--allow write:{shlex.quote(folder)}, of maka run or maka rules)."
     )
     return BoundaryNeed(expansion=None, reason=reason, instead=instead)

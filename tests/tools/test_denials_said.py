@@ -39,7 +39,6 @@ def printed(bench: Bench, *lines: str) -> Expansion | None:
     (bench.cwd / "d" / "its.log").write_text("".join(filled(line, bench) + "\n" for line in lines))
     result = bench.run("Bash", command="cat d/its.log; false")
     assert result.outcome is Outcome.ERROR
-    assert result.need is None or result.need.expansion is not None
     return None if result.need is None else result.need.expansion
 
 
@@ -51,13 +50,12 @@ def printed(bench: Bench, *lines: str) -> Expansion | None:
     [
         ("touch HOME/x", ["x"]),
         ("echo x > HOME/x", ["x"]),
-        ("rm HOME/notes", ["notes"]),
-        ("mv HOME/notes HOME/n2", ["notes", "n2"]),
+        ("cp d/f HOME/x", ["x"]),
         ("touch HOME/x || true", ["x"]),
     ],
 )
 def test_in_a_broad_folder_the_path_alone_is_named(bench: Bench, command: str, names: list[str]) -> None:
-    """Write works once it is granted, and the command, which still doesn't, asks for nothing more."""
+    """Write works once it is granted, and the command, which still doesn't, is led to Write."""
     command = filled(command, bench)
     result = bench.run("Bash", command=command)
     expansion = Expansion(filesystem=tuple(write(filled(f"HOME/{name}", bench), "exact") for name in names))
@@ -68,8 +66,36 @@ def test_in_a_broad_folder_the_path_alone_is_named(bench: Bench, command: str, n
     for entry in expansion.filesystem:
         assert wide.run("Write", path=entry.path, content="new").outcome is Outcome.OK
         os.remove(entry.path)
-    Path(filled("HOME/notes", bench)).write_text("notes")
-    assert wide.run("Bash", command=command).need is None
+    again = wide.run("Bash", command=command)
+    assert (needs(again), again.need is not None and "Edit or Write" in again.need.instead) == (None, True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm HOME/notes",
+        "mv HOME/notes HOME/n2",
+        "ln -s d HOME/link",
+        f"{PYTHON} -c \"import os; os.symlink('d', 'HOME/link')\"",
+        f"{PYTHON} -c \"import os; os.remove('HOME/notes')\"",
+        "rm -r HOME/folder",
+        "rm HOME/notes || true",
+        f"{PYTHON} -c \"import tempfile; tempfile.mkstemp(dir='HOME')\"",
+        f"{PYTHON} -c \"import tempfile; tempfile.mkdtemp(dir='HOME')\"",
+        f"{PYTHON} -c \"import tempfile; tempfile.NamedTemporaryFile(dir='HOME')\"",
+        "mktemp HOME/x.XXXX",
+        "sed -i s/a/b/ HOME/notes",
+    ],
+)
+def test_what_no_answer_opens_in_a_broad_folder_is_a_persons(bench: Bench, command: str) -> None:
+    """A path alone lets no name go there, makes no link, and isn't the one that the next try takes."""
+    home = filled("HOME", bench)
+    Path(home, "notes").write_text("a")
+    os.mkdir(os.path.join(home, "folder"))
+    result = bench.run("Bash", command=filled(command, bench))
+    assert result.need is not None
+    assert result.need.expansion is None
+    assert f"--allow write:{home}," in result.need.instead
 
 
 @pytest.mark.parametrize(
