@@ -77,6 +77,8 @@ def _entry(word: str) -> FileEntry | None:
         full.encode()
         is_folder = stat.S_ISDIR(os.stat(full).st_mode)
     except (FileNotFoundError, NotADirectoryError):
+        if full.endswith("/") and os.path.isfile(full.rstrip("/")):
+            _refuse(f"{shown}: this is a file, and only a folder's name ends in a slash; leave the slash away.")
         _refuse(
             f"{shown}: there is nothing at {revealed(os.path.realpath(full)[:1_000])}. Make it first (mkdir -p for a "
             "folder, touch for a file), or allow the folder that it will be made in."

@@ -78,7 +78,8 @@ class Said(Struct, frozen=True, kw_only=True):
 
     `sure` are so many of them that stand in quotes. `moves` says that a name was to come or go, `makes` that
     something was to be written, `folder` that it was to be a folder, `link` that it was to be a link, `passing` that
-    the program made its name up, `reads` that nothing was. `source` is what was to be copied: that is read alone, and none of the names.
+    the program made its name up, `reads` that nothing was. `source` is what was to be copied: that is read alone, and
+    none of the names.
     """
 
     why: Why

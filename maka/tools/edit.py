@@ -77,13 +77,18 @@ def _plan(place: Place, data: bytes, args: Mapping[str, Any], masks: Masks) -> P
     text = data.decode("utf-8", "surrogateescape")
     if len(text) > EDIT_CHARS_MAX or text.count("\n") > EDIT_LINES_MAX:
         raise PathError(f"{place.shown} is too large to edit ({len(text)} characters): change it with a command")
+    old, new = str(args["old_string"]), str(args["new_string"])
     try:
-        match = find(text, str(args["old_string"]), str(args["new_string"]), masks)
+        match = find(text, old, new, masks)
         after = replaced(text, match).encode("utf-8", "surrogateescape")
     except MatchError as refusal:
         raise PathError(f"{place.shown}: {refusal}") from None
     except UnicodeEncodeError:
         raise PathError("new_string holds half a surrogate pair, which no file can hold") from None
+    if after == data and old != new and old.replace("\r", "") == new.replace("\r", ""):
+        raise PathError(
+            f"{place.shown}: Edit keeps the line ends of a file, so this changes nothing; change them with a command"
+        )
     lines = (
         f"line {match.first_line}"
         if match.first_line == match.last_line

@@ -286,19 +286,23 @@ def test_bypass_is_said_before_a_run_that_goes_on_with_it(machine: Machine, mode
     assert "BYPASS" not in machine.maka("sessions").out
 
 
-@pytest.mark.parametrize("what", ["write:~/.cache/pip", "read:~/notes", "write:later/", "write:leads", "read:file/"])
+@pytest.mark.parametrize("what", ["write:~/.cache/pip", "read:~/notes", "write:later/", "write:leads"])
 def test_what_is_not_there_is_neither_a_folder_nor_a_file_to_allow(
     machine: Machine, model: ScriptedModel, what: str
 ) -> None:
     (machine.folder / ".cache").mkdir()
     (machine.workspace / "leads").symlink_to("nowhere")
-    (machine.workspace / "file").write_text("")
     assert machine.maka("run", "paint it").code == 0
     before = machine.maka("export", "1").out
     for command in (("run", "--continue", "--allow", what, "x"), ("rules", "1", "--allow", what)):
         refused(machine.maka(*command), 2, f"--allow {what}: there is nothing at /", "mkdir -p", "touch")
     assert machine.maka("export", "1").out == before
     assert len(machine.maka("sessions", "--json").lines) == 1
+
+
+def test_a_file_with_a_slash_behind_its_name_is_no_folder_to_allow(machine: Machine, model: ScriptedModel) -> None:
+    (machine.workspace / "file").write_text("")
+    refused(machine.maka("run", "--allow", "read:file/", "x"), 2, "--allow read:file/: this is a file, ", "the slash")
 
 
 def test_a_file_that_is_there_is_allowed_by_itself(machine: Machine, model: ScriptedModel) -> None:

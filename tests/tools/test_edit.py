@@ -122,6 +122,13 @@ def test_h54_each_line_that_stays_keeps_its_own_end(
     assert edit(bench, data, old, new)[2] == after
 
 
+@pytest.mark.parametrize(("old", "new"), [("a\r\nb", "a\nb"), ("a\nb", "a\r\nb")])
+def test_h54_an_edit_of_line_ends_alone_says_that_they_stay(bench: Bench, old: str, new: str) -> None:
+    outcome, text, after = edit(bench, b"a\r\nb\r\n", old, new)
+    assert (outcome, after) == (Outcome.ERROR, b"a\r\nb\r\n")
+    assert "keeps the line ends" in text
+
+
 @given(st.lists(LINES, max_size=8), st.lists(LINES, max_size=8), st.data())
 def test_h54_what_an_edit_doesnt_change_keeps_every_byte(
     lines: list[tuple[str, str]], more: list[tuple[str, str]], data: st.DataObject
