@@ -80,7 +80,7 @@ class Walk:
         self.folders = {its: identity_of(its) for _, _, its in self.places if its is not None}
         self._broken = {path: identity_of(path) for path, its in self.repositories.items() if its is None}
         self.modules = self._modules()
-        self.links, all_looked_into = links_of((*self._own_folders(), *self.modules), until_s)
+        self.links, all_looked_into = links_of((*self._own_folders, *self.modules), until_s)
         """The links inside of repositories."""
         self.is_cut = self.is_cut or not all_looked_into
         self.took_s = monotonic() - began_s
@@ -169,6 +169,7 @@ class Walk:
         new = (path for path, its in now.links.items() if its not in known and self.links.get(path) != its)
         return [path for path in new if self.saw(path) or now.leads_to(path)]
 
+    @cached_property
     def _own_folders(self) -> list[str]:
         """Return the folders of repositories that can be written."""
         found = (*self.git, *filter(None, self.repositories.values()))
@@ -177,7 +178,7 @@ class Walk:
     def _modules(self) -> list[str]:
         """Return the folders of the submodules that can be written; what is closed there comes into `closed`."""
         found: list[str] = []
-        for repository in self._own_folders():
+        for repository in self._own_folders:
             if monotonic() > self._until_s:
                 self.is_cut = True
                 break
