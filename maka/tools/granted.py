@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from maka.contracts.boundary import Boundary
 from maka.contracts.limits import EXPANSION_ENTRIES_MAX, GRANTED_FOLDER_ENTRIES_MAX
 from maka.contracts.tool_ports import BoundaryNeed
+from maka.tools.identity import SAMPLE
 from maka.tools.policy import ASIDE, Ground, all_needed, entries, is_under, judge, protected_in
 from maka.tools.put_right_words import BY_A_PERSON, as_text
 
@@ -39,6 +40,8 @@ def need_of(boundary: Boundary, moved: Collection[str], ground: Ground, reason: 
     """Return what would let the command make once more what was moved aside; of a folder that is each of its files."""
     wanted: list[str] = []
     for path in sorted(moved):
+        if f"{ASIDE}-" in os.path.dirname(path):
+            continue  # it lies in another one of these, which is asked for by its own name
         aside = _aside_of(path)
         if aside is not None and os.path.islink(aside) and os.path.isdir(aside):
             continue  # no name that is granted makes that right
@@ -79,7 +82,9 @@ def _obeyed(folder: str, name: str) -> list[str]:
     In a repository's own folder, what git obeys has names of its own; the rest is made up anew each time.
     """
     files = [name + path[len(folder) :] for path in _files_in(folder) or ()]
-    return files if os.path.basename(name) != ".git" else [path for path in files if protected_in(path) is not None]
+    if os.path.basename(name) != ".git":
+        return files
+    return [path for path in files if protected_in(path) is not None and not path.endswith(SAMPLE)]
 
 
 def _is_folder(path: str) -> bool:

@@ -14,7 +14,7 @@ CONTENT_BYTES_MAX = 256 << 10
 _ENTRIES_MAX = 256
 _HANDLE_BYTES_MAX = 128
 _HERE = -100
-_SAMPLE = ".sample"
+SAMPLE = ".sample"
 
 
 class Identity(Struct, frozen=True):
@@ -84,7 +84,7 @@ def _digest(folder: str) -> bytes | None:
     waiting = [folder]
     while waiting:
         with os.scandir(waiting.pop()) as entries:
-            paths = [entry.path for entry in entries if not entry.name.endswith(_SAMPLE)]
+            paths = [entry.path for entry in entries if not entry.name.endswith(SAMPLE)]
         for path in paths:
             info = os.lstat(path)
             data: bytes | None = b""

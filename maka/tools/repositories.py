@@ -47,12 +47,15 @@ def repository_of(path: str) -> str | None:
     real = os.path.realpath(path)
     if os.path.isdir(real):
         return real
-    named = _pointed_to(real)
+    named = _pointed_to(path)
     return named if named is not None and os.path.isdir(named) else None
 
 
 def _pointed_to(pointer: str) -> str | None:
-    """Return the real path that a `.git` file names, read as git reads it: a blank at its end is a part of the name."""
+    """Return the real path that a `.git` file names, read as git reads it.
+
+    A blank at its end is a part of the name, and where a link leads to the file, a name is relative to that link.
+    """
     text = read_text(pointer)
     if not text.startswith(_GIT_POINTER) or "\0" in text:
         return None
@@ -113,8 +116,14 @@ def worktrees_of(common: str) -> list[tuple[str, str]]:
     if os.path.basename(common) == ".git":
         main.append(os.path.dirname(common))
     linked = [(os.path.join(common, "worktrees", name)) for name, _ in listed(os.path.join(common, "worktrees"))]
-    pointed = [(os.path.dirname(read_text(os.path.join(one, "gitdir")).rstrip("\r\n")), one) for one in linked]
+    pointed = [(_linked_worktree(one), one) for one in linked]
     return [*((real_worktree, common) for real_worktree in main), *(one for one in pointed if one[0])]
+
+
+def _linked_worktree(own: str) -> str:
+    """Return where a linked worktree is, by its own folder in the repository; newer git may say it relative to that."""
+    named = read_text(os.path.join(own, "gitdir")).rstrip("\r\n")
+    return os.path.dirname(os.path.join(own, named)) if named and "\0" not in named else ""
 
 
 def named_by_config(repository: str, worktree: str) -> list[str]:
@@ -189,7 +198,7 @@ def shared_repository(workspace: str) -> tuple[str, ...]:
         named = [one.value for one in settings if (one.section, one.key) == ("core", "worktree")]
         back = os.path.join(own, named[-1] if named else ".")
     else:
-        back = os.path.dirname(read_text(os.path.join(own, "gitdir")).strip())
+        back = _linked_worktree(own)
         if not is_under(own, os.path.join(common, "worktrees")):
             return ()
     shaped = os.path.isdir(os.path.join(common, "objects")) and os.path.isdir(os.path.join(common, "refs"))

@@ -116,6 +116,27 @@ def test_submodules_of_worktrees_are_protected(bench: Bench) -> None:
     assert ((config / "config").read_bytes(), sorted(os.listdir(config / "hooks"))) == (before, hooks)
 
 
+def test_a_pointer_behind_a_link_is_read_from_the_link_s_folder(bench: Bench) -> None:
+    """As git does: its settings are where it looks for them, not beside the file that the link leads to."""
+    for place in ("node_modules/its", "other/node_modules/its"):
+        git(bench.cwd, "init", "-q", "--bare", place)
+    (bench.cwd / "other" / "x").mkdir()
+    (bench.cwd / "other" / "x" / "pointer").write_text("gitdir: ../node_modules/its\n")
+    (bench.cwd / "sub").mkdir()
+    (bench.cwd / "sub" / ".git").symlink_to("../other/x/pointer")
+    bench.run("Bash", command="git -C node_modules/its config core.fsmonitor evil")
+    assert "fsmonitor" not in (bench.cwd / "node_modules" / "its" / "config").read_text()
+
+
+def test_a_worktree_that_is_named_relative_to_its_repository_commits(bench: Bench, tmp_path: Path) -> None:
+    """Newer git writes it so where `worktree.useRelativePaths` is set."""
+    git(bench.cwd, "worktree", "add", "-q", str(tmp_path / "tree"))
+    own = bench.cwd / ".git" / "worktrees" / "tree"
+    (own / "gitdir").write_text(os.path.relpath(tmp_path / "tree" / ".git", own) + "\n")
+    linked = Bench(bench.tools, tmp_path / "tree")
+    assert linked.run("Bash", command=f"{NAMED} commit -q --allow-empty -m x; echo $?").text == "0\n"
+
+
 def test_deeply_nested_submodules_and_long_names_of_branches_are_no_trouble(bench: Bench) -> None:
     folder = bench.cwd / ".git"
     for _ in range(4):

@@ -95,6 +95,17 @@ def test_one_more_file_than_was_granted_takes_the_folder_aside(bench: Bench, wor
     assert asked(result) == (exact(workspace.resolve() / folder / "one-more"),)
 
 
+@pytest.mark.parametrize("sandbox", MOUNTING, indirect=True)
+def test_of_a_new_repository_what_git_obeys_is_asked_for_and_suffices(bench: Bench, workspace: Path) -> None:
+    """Not the samples of hooks, nor what was moved aside within it."""
+    command = "git init -q new && git -C new config core.fsmonitor x"
+    entries = asked(bench.run("Bash", command=command))
+    assert entries == (exact(workspace.resolve() / "new/.git/config"),)
+    there = bench.within(boundary(workspace, Profile.ASK, *entries))
+    assert there.run("Bash", command=f"rm -rf new && {command}").outcome is Outcome.OK
+    assert "fsmonitor" in (workspace / "new/.git/config").read_text()
+
+
 @everywhere
 def test_an_empty_folder_is_asked_for_by_no_name(bench: Bench, workspace: Path, folder: str) -> None:
     result = bench.run("Bash", command=f"mkdir {folder}")
