@@ -86,7 +86,7 @@ class Before:
 
     def grants(self, path: str) -> bool:
         """Say whether a name was granted as such, not with all of its surroundings."""
-        return is_granted(self._boundary, path, self._ground, (path,))
+        return is_granted(self._boundary, path, self._ground, {path})
 
     def come(self, now: Mapping[str, Standing], seen: Walk) -> list[str]:
         """Return what has come to be protected meanwhile, as another walk has seen it."""

@@ -126,7 +126,7 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
             f"the working directory {root} does not exist (any more): create it again, or start a session elsewhere"
         )
     try:
-        led = led_in(boundary, ground) if access == "write" else ()
+        led = led_in(boundary, ground) if access == "write" else frozenset[str]()
     except PermissionError as closed:
         raise PathError(f"nothing was written: {closed_text(str(closed.filename))}") from None
     if (need := lacks(boundary, real, access, ground, led)) is not None:
@@ -141,15 +141,17 @@ def locate(env: ToolEnv, path: str, access: Access, ground: Ground) -> Place:
     return Place(root=root, real=real, parts=tuple(part for part in real.split("/") if part), shown=shown)
 
 
-def led_in(boundary: Boundary, ground: Ground) -> tuple[str, ...]:
+def led_in(boundary: Boundary, ground: Ground) -> frozenset[str]:
     """Return what protected names lead to in what can be written. Raises PermissionError where one is closed."""
-    return () if boundary.profile is Profile.BYPASS else led_to(seen := Walk(boundary), protected_paths(seen, ground))
+    if boundary.profile is Profile.BYPASS:
+        return frozenset()
+    return led_to(seen := Walk(boundary), protected_paths(seen, ground))
 
 
-def lacks(boundary: Boundary, real: str, access: Access, ground: Ground, led: tuple[str, ...]) -> BoundaryNeed | None:
+def lacks(boundary: Boundary, real: str, access: Access, ground: Ground, led: frozenset[str]) -> BoundaryNeed | None:
     """Return what the boundary lacks for a real path. For writing, `led` are what protected names lead to."""
     if access == "write" and boundary.profile is not Profile.BYPASS and would_make(real) is not None:
-        led = (*led, real)
+        led |= {real}
     return judge(boundary, real, access, ground, led)
 
 

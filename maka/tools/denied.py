@@ -30,6 +30,7 @@ class Denied:
         self._boundary = boundary
         self._ground = ground
         self._policy = policy
+        self._protected = frozenset(policy.protected)
         self._command = command
         self._closes_beside_hidden = closes_beside_hidden
         self._is_run = False
@@ -80,10 +81,10 @@ class Denied:
             return ""
 
     def lacks(self, path: str, access: Access) -> BoundaryNeed | None:
-        need = judge(self._boundary, path, access, self._ground, self._policy.protected)
+        need = judge(self._boundary, path, access, self._ground, self._protected)
         if need is None and os.path.isdir(path):  # what was granted as one file, and is a folder by now, isn't opened
             inside = os.path.join(path, ANY_NAME)
-            need = judge(self._boundary, inside, access, self._ground, self._policy.protected)
+            need = judge(self._boundary, inside, access, self._ground, self._protected)
         return need
 
     def is_hidden(self, path: str, *, is_gone: bool) -> bool:

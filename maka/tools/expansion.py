@@ -66,7 +66,9 @@ def lacking(expansion: Expansion, boundary: Boundary, ground: Ground) -> Expansi
 
     Of a folder granted once more no barrier in it would open either. Raises PermissionError where a folder is closed.
     """
-    led = led_in(boundary, ground) if any(entry.access == "write" for entry in expansion.filesystem) else ()
+    led = (
+        led_in(boundary, ground) if any(entry.access == "write" for entry in expansion.filesystem) else frozenset[str]()
+    )
     below = replace(boundary, grants=tuple(map(_of_folders, boundary.grants)))
 
     def is_lacking(entry: FileEntry) -> bool:

@@ -9,16 +9,11 @@ Law: what isn't written as git writes it counts as not understood. git may read 
 import os
 import struct
 from collections.abc import Iterator
-from hashlib import sha256
 from itertools import islice
 
 from msgspec import Struct
 
-from maka.tools.identity import regular_bytes
-
-INDEX_BYTES_MAX = 64 << 20
-FOREIGN = "not as git writes it: "
-"""How it begins in `Index.unread` where all of an index isn't understood."""
+from maka.contracts.limits import INDEX_BYTES_MAX
 
 _NAMES_BYTES_MAX = 2 * INDEX_BYTES_MAX
 """Of all names together: in version 4 a few bytes stand for a long one."""
@@ -27,7 +22,6 @@ _HASHES = (20, 32)
 _STAT = struct.Struct(">24xI12x")
 _KIND, _LINK, _FOLDER = 0o170000, 0o160000, 0o040000
 _EXTENDED, _LENGTH = 0x4000, 0xFFF
-_SHARED = "sharedindex."
 
 
 class Index(Struct, frozen=True):
@@ -38,8 +32,10 @@ class Index(Struct, frozen=True):
 
     links: tuple[str, ...] = ()
     unread: frozenset[str] = frozenset()
-    names: tuple[str, ...] = ()
-    """Of a shared part all, in their order."""
+
+
+UNREAD = Index(unread=frozenset({"index"}))
+"""What is said of one that can't be read."""
 
 
 class _TooMuchError(Exception):
@@ -55,48 +51,66 @@ class _Entry(Struct, frozen=True):
     """Whether nothing of its name is taken from the entry before it."""
 
 
-def index_of(folder: str, name: str = "index") -> Index:
-    """Read the index in a repository's folder, with the shared part of a split one. Never waits."""
+class Part(Struct, frozen=True):
+    """What the index, or the shared part of a split one, says by itself."""
+
+    links: tuple[str, ...] = ()
+    unread: frozenset[str] = frozenset()
+    shared: str | None = None
+    """The name of the part that it shares with others."""
+    replaced: bytes = b""
+    nameless: tuple[int, ...] = ()
+    """Modes of the entries that replace one of the shared part."""
+    names: tuple[bytes, ...] = ()
+    """Of a shared part all, in their order."""
+
+
+def joined(part: Part, shared: Part) -> Index | None:
+    """Join a split index: one that replaces another entry has its name there, and its kind here. None as `part_of`."""
     try:
-        # git follows a link here.
-        data = regular_bytes(os.path.realpath(os.path.join(folder, name)), INDEX_BYTES_MAX)
-    except OSError:  # it isn't there, or changes at this moment: then git reads none either
-        return Index()
-    if data is None:
-        return Index(unread=frozenset({name}))
+        replaced = _replaced(part.replaced, len(shared.names))
+        named = [os.fsdecode(shared.names[place]) for place in replaced]
+        links = [name for name, mode in zip(named, part.nameless, strict=True) if mode & _KIND == _LINK]
+    except (struct.error, ValueError):
+        return None
+    return Index(tuple(dict.fromkeys((*part.links, *shared.links, *links))), part.unread | shared.unread)
+
+
+def part_of(data: bytes, *, is_shared: bool = False) -> Part | None:
+    """Return what it says by itself, None where that isn't as git writes it."""
     for hash_size in _HASHES:  # which one it has is a setting of the repository
         try:
-            return _understood(folder, name, data, hash_size)
+            return _understood(data, hash_size, is_shared=is_shared)
         except (struct.error, IndexError, ValueError):
             continue
         except _TooMuchError:
-            return Index(unread=frozenset({name}))
-    return Index(unread=frozenset({f"{FOREIGN}{sha256(data).hexdigest()}"}) if data else frozenset())
+            return Part(unread=UNREAD.unread)
+    return None
 
 
-def _understood(folder: str, name: str, data: bytes, hash_size: int) -> Index:
+def _understood(data: bytes, hash_size: int, *, is_shared: bool) -> Part:
     """Raise struct.error, IndexError or ValueError where it isn't as git writes it."""
     entries = list(_entries(data, hash_size))
     end = _end_of(data, entries, hash_size)
     extensions = dict(_extensions(data, end, hash_size))
     _check_offsets(data, end, extensions, entries, hash_size)
-    links = [os.fsdecode(entry.name) for entry in entries if entry.mode & _KIND == _LINK and entry.name]
-    # A folder that a sparse checkout leaves out stands for all that a commit has there.
-    unread = {f"{entry.name!r} {entry.hash.hex()}" for entry in entries if entry.mode & _KIND == _FOLDER}
-    if (link := extensions.get(b"link")) is not None:
-        if name.startswith(_SHARED):
-            raise ValueError("a shared part of a shared part")
-        shared = index_of(folder, f"{_SHARED}{link[:hash_size].hex()}")
-        links += shared.links
-        unread |= shared.unread
-        # One that replaces another one has its name there, and its own kind here.
-        nameless = [entry for entry in entries if not entry.name]
-        replaced = [shared.names[place] for place in _replaced(link[hash_size:], len(shared.names))]
-        links += [name for name, one in zip(replaced, nameless, strict=True) if one.mode & _KIND == _LINK]
-    elif any(not entry.name for entry in entries):
+    link = extensions.get(b"link")
+    nameless = tuple(entry.mode for entry in entries if not entry.name)
+    if link is None and nameless:
         raise ValueError("no name")
-    names = tuple(os.fsdecode(entry.name) for entry in entries) if name.startswith(_SHARED) else ()
-    return Index(tuple(dict.fromkeys(links)), frozenset(unread), names)
+    if link is not None and (is_shared or len(link) < hash_size):
+        raise ValueError("a shared part of a shared part, or of nothing")
+    links = (os.fsdecode(entry.name) for entry in entries if entry.mode & _KIND == _LINK and entry.name)
+    # A folder that a sparse checkout leaves out stands for all that a commit has there.
+    unread = (f"{entry.name!r} {entry.hash.hex()}" for entry in entries if entry.mode & _KIND == _FOLDER)
+    return Part(
+        links=tuple(dict.fromkeys(links)),
+        unread=frozenset(unread),
+        shared=None if link is None else f"sharedindex.{link[:hash_size].hex()}",
+        replaced=b"" if link is None else link[hash_size:],
+        nameless=nameless,
+        names=tuple(entry.name for entry in entries) if is_shared else (),
+    )
 
 
 def _replaced(bitmaps: bytes, most: int) -> list[int]:

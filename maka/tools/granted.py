@@ -5,7 +5,8 @@ all its files; one that a link leads to as a subtree alone. A person allows what
 """
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
@@ -13,18 +14,18 @@ from maka.contracts.boundary import Boundary
 from maka.contracts.limits import EXPANSION_ENTRIES_MAX, GRANTED_FOLDER_ENTRIES_MAX
 from maka.contracts.tool_ports import BoundaryNeed
 from maka.tools.identity import SAMPLE
-from maka.tools.policy import ASIDE, Ground, all_needed, entries, is_under, judge, protected_in
-from maka.tools.put_right_words import BY_A_PERSON, as_text
+from maka.tools.policy import ASIDE, Ground, all_needed, entries, innermost, is_under, judge, protected_in
+from maka.tools.put_right_words import BY_A_PERSON, LOOK, as_text
 
 _NO_FILE = "\0"
 """A name that no file can have: only a subtree grants it."""
 
 
-def is_granted(boundary: Boundary, path: str, ground: Ground, led_to: Sequence[str] = ()) -> bool:
+def is_granted(boundary: Boundary, path: str, ground: Ground, led_to: AbstractSet[str] = frozenset()) -> bool:
     """Say whether what stands there now may be there; a name alone where nothing, or no folder, stands there."""
     name = protected_in(path)
-    barriers = (*led_to, *([] if name is None else [name]))
-    if not os.path.isdir(path) or not any(is_under(path, one) for one in barriers):
+    barriers = led_to if name is None else led_to | {name}
+    if not os.path.isdir(path) or innermost(path, barriers) is None:
         return judge(boundary, path, "write", ground, barriers) is None
     if judge(boundary, os.path.join(path, _NO_FILE), "write", ground, barriers) is None:
         return True
@@ -49,15 +50,16 @@ def need_of(boundary: Boundary, moved: Collection[str], ground: Ground, reason: 
             wanted.append(path)
             continue
         files = _obeyed(aside, path)
-        wanted += [file for file in files if judge(boundary, file, "write", ground, (path,)) is not None]
-    instead = "" if wanted else BY_A_PERSON.format(as_text(moved))
-    return replace(all_of(wanted, reason), instead=instead)
+        wanted += [file for file in files if judge(boundary, file, "write", ground, {path}) is not None]
+    found = all_of(wanted, reason)
+    return found if found.expansion is not None else replace(found, instead=BY_A_PERSON.format(as_text(moved)))
 
 
 def all_of(paths: Collection[str], reason: str) -> BoundaryNeed:
-    """Return what grants these names; what is no text can't be named to a person, and so not be granted."""
+    """Return what grants these names, if there are any; what is no text can't be named to a person, nor granted."""
     named = _named(paths)
-    return BoundaryNeed(expansion=all_needed(named) if named else None, reason=reason)
+    expansion = all_needed(named) if named else None
+    return BoundaryNeed(expansion=expansion, reason=reason, instead="" if named else LOOK)
 
 
 def _named(paths: Collection[str]) -> list[str]:

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from time import monotonic
 
 from msgspec.structs import replace
@@ -16,10 +17,10 @@ from maka.tools.before import Before, Standing, is_same, names_in, standing
 from maka.tools.boundary import all_the_same_text, refusal_text
 from maka.tools.closed import open_again
 from maka.tools.denied import Denied
-from maka.tools.git_index import FOREIGN
 from maka.tools.granted import all_of, is_granted, need_of
 from maka.tools.guard import Guard, Guards, is_surely_harmless, put_aside, put_back, put_repositories_right
 from maka.tools.identity import Identity
+from maka.tools.indexes import FOREIGN
 from maka.tools.new_repository import runs_the_same
 from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, sandbox_policy
 from maka.tools.put_right_words import LOST, MOVED, STUCK, UNDONE, UNHELD, UNREAD, UNSETTLED, as_text
@@ -205,7 +206,7 @@ class Inside:
         moved, all_moved = self._put_aside([path for path in come if self._is_planted(path, others[path], now, ends)])
         return moved, is_whole and all_moved
 
-    def _is_planted(self, path: str, one: Standing, now: Walk, ends: Sequence[str] = ()) -> bool:
+    def _is_planted(self, path: str, one: Standing, now: Walk, ends: AbstractSet[str] = frozenset()) -> bool:
         """Say so of what has come and is protected by now. `ends` are where settings lead."""
         if is_granted(self._boundary, path, self._ground, ends) or self._made.holds(path):
             return False
@@ -299,8 +300,7 @@ class Inside:
         unsettled = [] if is_settled or stuck else [self._boundary.workspace]
         if moved or stuck or self._undone or unsettled:
             why = "it takes effect later outside the sandbox"
-            rest = self._undone or stuck or unsettled
-            need = need_of(self._boundary, moved, self._ground, why) if moved else all_of(rest, why)
+            need = need_of(self._boundary, moved, self._ground, why) if moved else all_of(self._undone or stuck, why)
             words = {MOVED: moved, UNDONE: self._undone - stuck, STUCK: stuck, UNSETTLED: unsettled}
             return need, "\n".join(line.format(as_text(paths)) for line, paths in words.items() if paths)
         if not failed or self._denied is None:

@@ -8,8 +8,10 @@ Laws:
 - A profile's bypass has no barrier.
 """
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Literal
 
 from msgspec import Struct
@@ -80,6 +82,15 @@ def is_under(path: str, base: str) -> bool:
     return path == base or path.startswith(base.rstrip("/") + "/")
 
 
+def innermost(path: str, bases: AbstractSet[str]) -> str | None:
+    """Return which of some absolute paths is nearest above another one, or is it. Takes no longer for many."""
+    while path not in bases:
+        if path in ("/", ""):
+            return None
+        path = os.path.dirname(path)
+    return path
+
+
 def protected_in(path: str) -> str | None:
     """Return the innermost protected element among a path and the folders above it, by name alone."""
     parts = path.split("/")
@@ -96,7 +107,7 @@ def protected_in(path: str) -> str | None:
 
 
 def judge(
-    boundary: Boundary, path: str, access: Access, ground: Ground, led_to: Sequence[str] = ()
+    boundary: Boundary, path: str, access: Access, ground: Ground, led_to: AbstractSet[str] = frozenset()
 ) -> BoundaryNeed | None:
     """Return what a path lacks to be read or written, None where nothing does.
 
@@ -169,10 +180,10 @@ def is_kernels(path: str) -> bool:
 
 def barrier_of(path: str, access: Access, ground: Ground) -> str:
     """Return the path that no permission above it opens, nothing where there is none."""
-    return _barrier(path, access, ground, ())[0]
+    return _barrier(path, access, ground, frozenset())[0]
 
 
-def _barrier(path: str, access: Access, ground: Ground, led_to: Sequence[str]) -> tuple[str, str]:
+def _barrier(path: str, access: Access, ground: Ground, led_to: AbstractSet[str]) -> tuple[str, str]:
     barrier, why = "", ""
     for secret in ground.secrets:
         if is_under(path, secret) and len(secret) > len(barrier):
@@ -180,9 +191,9 @@ def _barrier(path: str, access: Access, ground: Ground, led_to: Sequence[str]) -
     named = protected_in(path) if access == "write" else None
     if named is not None and len(named) > len(barrier):
         barrier, why = named, f"{named.rpartition('/')[2]} takes effect later outside of the sandbox"
-    for one in led_to if access == "write" else ():
-        if is_under(path, one) and len(one) > len(barrier):
-            barrier, why = one, "it takes effect later outside of the sandbox: a protected name leads to it"
+    led = innermost(path, led_to) if access == "write" else None
+    if led is not None and len(led) > len(barrier):
+        barrier, why = led, "it takes effect later outside of the sandbox: a protected name leads to it"
     return barrier, why
 
 

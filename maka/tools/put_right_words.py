@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection
 
-from maka.contracts.limits import SURVEY_FOLDERS_MAX
+from maka.contracts.limits import INDEXES_BYTES_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.policy import ASIDE
 
 MOVED = f"These were changed by the command and were moved aside (to *{ASIDE}-N): {{}}."
@@ -19,7 +19,8 @@ LOST = (
 )
 UNHELD = (
     "There is more in the folders of this session than is looked at before a command "
-    f"({SURVEY_FOLDERS_MAX:,} folders): protected names further down were not held"
+    f"({SURVEY_FOLDERS_MAX:,} folders, and {INDEXES_BYTES_MAX >> 20} MiB of git indexes): protected names further down "
+    "were not held"
 )
 UNREAD = (
     "The command changed what the git index in these folders names, in a way that could not be understood: {}. Before "
@@ -30,6 +31,7 @@ BY_A_PERSON = (
     "Do without it, or tell the person what to do: look at what was moved aside, and rename it back where it is "
     "wanted: {}."
 )
+LOOK = "Go on without it, and tell the person what to look at."
 
 _NAMED_MAX = 50
 

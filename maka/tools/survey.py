@@ -140,10 +140,7 @@ def protected_paths(seen: Walk, ground: Ground) -> list[str]:
     paths: list[str] = [*seen.closed, *(path for path in ground.code if path not in seen.roots)]
     # Of the last worktree, this one, its own files stay writable.
     paths += [*seen.shared_names, *(os.path.join(repository, "worktrees") for repository in seen.git)]
-    for _, path, its in seen.places:
-        if path != its:
-            paths.append(path)
-        paths += seen.names.get(path, ())
+    paths += [*(path for _, path, its in seen.places if path != its), *seen.names]
     found = [real for path in paths if (real := _inside(path, seen.writable)) is not None]
     # A hook is often a link to a script of the workspace.
     links = (link for path in found if path not in ground.code for link in _links_in(path))
@@ -174,11 +171,11 @@ def _between(path: str, roots: Sequence[str]) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def led_to(seen: Walk, protected: Sequence[str]) -> tuple[str, ...]:
+def led_to(seen: Walk, protected: Sequence[str]) -> frozenset[str]:
     """Return where protected names lead that are links, or settings of a repository, also where nothing is yet."""
     links = (path for _, path, _ in seen.places if os.path.islink(path))
     found = (*protected, *map(real_of, (*links, *seen.decisive)))
-    return tuple(path for path in dict.fromkeys(found) if path and path not in seen.roots)
+    return frozenset(path for path in found if path and path not in seen.roots)
 
 
 def watched(seen: Walk, ground: Ground) -> tuple[str, ...]:

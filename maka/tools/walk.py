@@ -11,6 +11,7 @@ Laws:
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 from math import inf
@@ -19,8 +20,8 @@ from time import monotonic
 from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.closed import is_closed
-from maka.tools.git_index import index_of
 from maka.tools.identity import identity_of
+from maka.tools.indexes import Indexes
 from maka.tools.policy import ASIDE, PROTECTED_NAMES, entries, is_under
 from maka.tools.repositories import (
     common_of,
@@ -60,6 +61,7 @@ class Walk:
         self._led_anew: set[str] = set()
         self._before = before
         self._named_by_index: set[str] = set()
+        self._commons: set[str] = set()
         self.unread: set[tuple[str, str]] = set()
         """Repositories whose index nobody but git understands, each with what in it."""
         self._modules_in: dict[str, list[str]] = {}
@@ -95,17 +97,21 @@ class Walk:
         return {path: its for _, path, its in self.places if os.path.basename(path) not in PROTECTED_NAMES}
 
     @cached_property
-    def names(self) -> dict[str, list[str]]:
+    def names(self) -> list[str]:
         """By which what is outside of each repository's control decides what git runs in it, as far as it is named."""
-        found: dict[str, list[str]] = {}
+        found: list[str] = []
+        met: set[str] = set()
         for path, its in self.repositories.items():
-            if its is not None:
-                inside = any(is_under(its, root) for root in self.roots)
-                shared = [one for one in dict.fromkeys((its, common_of(its))) if inside]
-                own = [name for folder in shared for name in git_names(folder, self._modules_of(folder))]
-                worktree = os.path.dirname(path) if os.path.basename(path) == ".git" else path
-                found[path] = own + named_by_config(its, worktree)
-        return found
+            if its is None:
+                continue
+            inside = any(is_under(its, root) for root in self.roots)
+            # What worktrees share is the same for each of them.
+            shared = [one for one in dict.fromkeys((its, common_of(its))) if inside and one not in met]
+            met.update(shared)
+            found += [name for folder in shared for name in git_names(folder, self._modules_of(folder))]
+            worktree = os.path.dirname(path) if os.path.basename(path) == ".git" else path
+            found += named_by_config(its, worktree)
+        return list(dict.fromkeys(found))
 
     @cached_property
     def shared_names(self) -> list[str]:
@@ -157,8 +163,9 @@ class Walk:
     @property
     def decisive(self) -> list[str]:
         """All these names, as far as they can be written."""
-        paths = [*(name for names in self.names.values() for name in names), *self.shared_names]
-        return [path for path in paths if any(is_under(path, root) for root in self.writable)]
+        return [
+            path for path in (*self.names, *self.shared_names) if any(is_under(path, root) for root in self.writable)
+        ]
 
     def new_links(self, now: "Walk") -> list[str]:
         """Return the links inside of repositories that have come meanwhile; those that were moved haven't.
@@ -257,18 +264,17 @@ class Walk:
     def _linked(self) -> Iterator[tuple[str, str, str | None]]:
         """Yield the repositories that another one's index names, also where nobody looked: git goes into each."""
         met = {path for _, path, _ in self.places}
-        waiting = [one for _, path, its in self.places if its is not None for one in self._indexes_of(path, its)]
+        waiting = deque(one for _, path, its in self.places if its is not None for one in self._indexes_of(path, its))
         read: set[tuple[str, str]] = set()
-        left = _LINKED_MAX
+        left, indexes = _LINKED_MAX, Indexes(self._until_s)
         while waiting:
-            worktree, folder = waiting.pop()
+            worktree, folder = waiting.popleft()
             if (worktree, folder) in read:
                 continue
             read.add((worktree, folder))
-            index = index_of(folder)
+            index = indexes.of(folder)
             self.unread.update((folder, one) for one in index.unread)
-            if len(index.links) > left or monotonic() > self._until_s:
-                self.is_cut = True
+            self.is_cut = self.is_cut or indexes.is_cut or len(index.links) > left
             for link in index.links[:left]:
                 place = os.path.join(real_of(os.path.join(worktree, link)), ".git")
                 root = next((root for root in self.roots if is_under(place, root)), None)
@@ -281,10 +287,12 @@ class Walk:
             left -= len(index.links[:left])
 
     def _indexes_of(self, path: str, its: str) -> list[tuple[str, str]]:
-        """Return a worktree and each other one of its repository whose index can be written, with that one's folder."""
+        """Return a worktree, and once each other one of its repository whose index can be written, with its folder."""
         own = [(os.path.dirname(path), its)] if os.path.basename(path) == ".git" else []
         common = common_of(its)
-        return own + (worktrees_of(common) if any(is_under(common, one) for one in self.writable) else [])
+        is_new = common not in self._commons and any(is_under(common, one) for one in self.writable)
+        self._commons.add(common)
+        return own + (worktrees_of(common) if is_new else [])
 
     def _leave_out(self, folder: str) -> None:
         self._beyond.add(folder)
