@@ -15,8 +15,8 @@ from maka.contracts.boundary import Boundary
 from maka.tools.granted import is_granted
 from maka.tools.identity import Content, Identity, content_of, identity_of
 from maka.tools.made import Made
-from maka.tools.policy import PROTECTED_NAMES, Ground, is_under
-from maka.tools.repositories import common_of, decisive_name
+from maka.tools.policy import PROTECTED_NAMES, Ground, above, is_under
+from maka.tools.repositories import decisive_name
 from maka.tools.survey import led_to, protected_paths, real_all
 from maka.tools.walk import Walk
 
@@ -158,13 +158,13 @@ class Before:
 
     def is_copy(self, path: str, one: Standing, now: Walk) -> bool:
         """Say whether it is what stands at the same place of another worktree: a new one comes with all of that."""
-        worktrees = _worktrees(self.walk)
-        for repository, roots in _worktrees(now).items():
-            for root in roots:
-                here = path[len(root) :] if is_under(path, root) else ""
-                there = (self.standing.get(other + here) for other in worktrees.get(repository, ()) if other != root)
-                if here and any(was is not None and is_same(was.content, one.content) for was in there):
-                    return True
+        for root in above(path):
+            if (repository := now.worktrees.get(root)) is None or path == root:
+                continue
+            others = (other for other, its in self.walk.worktrees.items() if its == repository and other != root)
+            there = (self.standing.get(other + path[len(root) :]) for other in others)
+            if any(was is not None and is_same(was.content, one.content) for was in there):
+                return True
         return False
 
     def _may_have_made(self, path: str) -> bool:
@@ -173,15 +173,6 @@ class Before:
             return self.ended_ns is None or os.lstat(path).st_ctime_ns <= self.ended_ns
         except OSError:
             return False
-
-
-def _worktrees(walk: Walk) -> dict[str, list[str]]:
-    """Return the worktrees of each repository."""
-    found: dict[str, list[str]] = {}
-    for path, its in walk.repositories.items():
-        if its is not None and os.path.basename(path) == ".git":
-            found.setdefault(common_of(its), []).append(os.path.dirname(path))
-    return found
 
 
 def is_same(old: Content | None, new: Content | None) -> bool:

@@ -24,10 +24,10 @@ from maka.tools.indexes import FOREIGN
 from maka.tools.new_repository import runs_the_same
 from maka.tools.policy import ASIDE, PROTECTED_NAMES, Ground, is_under, sandbox_policy
 from maka.tools.put_right_words import LOST, MOVED, STUCK, UNDONE, UNHELD, UNREAD, UNSETTLED, as_text
-from maka.tools.repositories import decisive_name
+from maka.tools.repositories import decisive_name, real_of
 from maka.tools.results import with_footer
 from maka.tools.survey import led_to, protected_paths, survey, watched
-from maka.tools.walk import ROOT_BYTES_MAX, Walk, real_of
+from maka.tools.walk import ROOT_BYTES_MAX, Walk
 
 LOOKS_A_WALK = 10
 _ROUNDS, _RESTLESS = 64, 4

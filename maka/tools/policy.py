@@ -84,11 +84,15 @@ def is_under(path: str, base: str) -> bool:
 
 def innermost(path: str, bases: AbstractSet[str]) -> str | None:
     """Return which of some absolute paths is nearest above another one, or is it. Takes no longer for many."""
-    while path not in bases:
-        if path in ("/", ""):
-            return None
+    return next((one for one in above(path) if one in bases), None)
+
+
+def above(path: str) -> Iterator[str]:
+    """Yield an absolute path and the folders above it, from the innermost."""
+    yield path
+    while path not in ("/", ""):
         path = os.path.dirname(path)
-    return path
+        yield path
 
 
 def protected_in(path: str) -> str | None:

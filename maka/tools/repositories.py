@@ -51,6 +51,22 @@ def repository_of(path: str) -> str | None:
     return named if named is not None and os.path.isdir(named) else None
 
 
+def repository_at(path: str) -> str | None:
+    """Do the same where it may change at this moment."""
+    try:
+        return repository_of(path)
+    except OSError:
+        return None
+
+
+def real_of(path: str) -> str:
+    """Return where a path leads, nothing where that changes at this moment, or it is none."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return ""
+
+
 def _pointed_to(pointer: str) -> str | None:
     """Return the real path that a `.git` file names, read as git reads it.
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from maka.contracts.boundary import FileEntry
 from maka.tools.closed import is_closed, seen_of, there
 from maka.tools.policy import PROTECTED_NAMES, Found, Ground, entries, is_under
-from maka.tools.repositories import kinds_in
-from maka.tools.walk import Walk, real_of
+from maka.tools.repositories import kinds_in, real_of
+from maka.tools.walk import Walk
 
 SECRETS_AT_HOME = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".oci", ".password-store", ".vault-token", ".terraform.d"),

@@ -11,7 +11,6 @@ Laws:
 
 import os
 import re
-from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 from math import inf
@@ -21,7 +20,7 @@ from maka.contracts.boundary import Boundary, Profile
 from maka.contracts.limits import SURVEY_AFTER_FOLDERS_MAX, SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.closed import is_closed
 from maka.tools.identity import identity_of
-from maka.tools.indexes import Indexes
+from maka.tools.linked import Linked, Place
 from maka.tools.policy import ASIDE, PROTECTED_NAMES, entries, is_under
 from maka.tools.repositories import (
     common_of,
@@ -30,17 +29,14 @@ from maka.tools.repositories import (
     kinds_exactly_in,
     modules_of,
     named_by_config,
-    repository_of,
+    real_of,
+    repository_at,
     shared_repository,
-    worktrees_of,
 )
 from maka.tools.repository_links import links_of
 
 ROOT_BYTES_MAX = 4_096 - 64 - 256
 """Of a root's path: any name in it can then be mounted."""
-
-_LINKED_MAX = 10_000
-"""Of the repositories that indexes name."""
 
 _ASIDE = re.compile(rf"({'|'.join(map(re.escape, ('.git', *PROTECTED_NAMES)))}){re.escape(ASIDE)}-[0-9a-f]+")
 """What was moved aside is nobody's state from before, wherever it goes from there, nor is what lies in it."""
@@ -60,10 +56,6 @@ class Walk:
         self._led: set[str] = set()
         self._led_anew: set[str] = set()
         self._before = before
-        self._named_by_index: set[str] = set()
-        self._commons: set[str] = set()
-        self.unread: set[tuple[str, str]] = set()
-        """Repositories whose index nobody but git understands, each with what in it."""
         self._modules_in: dict[str, list[str]] = {}
         self._modules_at: set[str] = set()
         asks = boundary.profile is Profile.ASK
@@ -77,8 +69,17 @@ class Walk:
         """Says whether a folder was moved away before it was looked into: it may be where the walk has been already."""
         self.is_cut = False
         """Says whether there was more that may have come than could be looked at."""
-        self.places = [(root, path, _repository_at(path)) for root in self.roots for path in self._named(root)]
-        self.places += self._linked()
+        self.places: list[Place] = [
+            (root, path, None if os.path.basename(path) in PROTECTED_NAMES else repository_at(path))
+            for root in self.roots
+            for path in self._named(root)
+        ]
+        linked = Linked(self.places, self.roots, self.writable, until_s)
+        self._named_by_index = {path for _, path, _ in linked.places}
+        self.places += linked.places
+        self.unread = linked.unread
+        """Repositories whose index nobody but git understands, each with what in it."""
+        self.is_cut = self.is_cut or linked.is_cut
         self.folders = {its: identity_of(its) for _, _, its in self.places if its is not None}
         self._broken = {path: identity_of(path) for path, its in self.repositories.items() if its is None}
         self.modules = self._modules()
@@ -91,10 +92,16 @@ class Walk:
     def writable(self) -> tuple[str, ...]:
         return (*self.roots, *self.git)
 
-    @property
+    @cached_property
     def repositories(self) -> dict[str, str | None]:
         """Each `.git` and bare repository, with the folder that it stands for."""
         return {path: its for _, path, its in self.places if os.path.basename(path) not in PROTECTED_NAMES}
+
+    @cached_property
+    def worktrees(self) -> dict[str, str]:
+        """Each worktree that was seen, with the folder of the repository that it shares."""
+        found = ((path, its) for path, its in self.repositories.items() if os.path.basename(path) == ".git")
+        return {os.path.dirname(path): common_of(its) for path, its in found if its is not None}
 
     @cached_property
     def names(self) -> list[str]:
@@ -261,39 +268,6 @@ class Walk:
     def _passes_over(self, name: str) -> bool:
         return name in _PASSED_OVER or (self._before is None and _ASIDE.fullmatch(name) is not None)
 
-    def _linked(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield the repositories that another one's index names, also where nobody looked: git goes into each."""
-        met = {path for _, path, _ in self.places}
-        waiting = deque(one for _, path, its in self.places if its is not None for one in self._indexes_of(path, its))
-        read: set[tuple[str, str]] = set()
-        left, indexes = _LINKED_MAX, Indexes(self._until_s)
-        while waiting:
-            worktree, folder = waiting.popleft()
-            if (worktree, folder) in read:
-                continue
-            read.add((worktree, folder))
-            index = indexes.of(folder)
-            self.unread.update((folder, one) for one in index.unread)
-            self.is_cut = self.is_cut or indexes.is_cut or len(index.links) > left
-            for link in index.links[:left]:
-                place = os.path.join(real_of(os.path.join(worktree, link)), ".git")
-                root = next((root for root in self.roots if is_under(place, root)), None)
-                if root is not None and place not in met and os.path.lexists(place):
-                    met.add(place)
-                    self._named_by_index.add(place)
-                    linked = _repository_at(place)
-                    waiting += [] if linked is None else self._indexes_of(place, linked)
-                    yield root, place, linked
-            left -= len(index.links[:left])
-
-    def _indexes_of(self, path: str, its: str) -> list[tuple[str, str]]:
-        """Return a worktree, and once each other one of its repository whose index can be written, with its folder."""
-        own = [(os.path.dirname(path), its)] if os.path.basename(path) == ".git" else []
-        common = common_of(its)
-        is_new = common not in self._commons and any(is_under(common, one) for one in self.writable)
-        self._commons.add(common)
-        return own + (worktrees_of(common) if is_new else [])
-
     def _leave_out(self, folder: str) -> None:
         self._beyond.add(folder)
         self.is_cut = True
@@ -304,22 +278,7 @@ def _is_itself(folder: str) -> bool:
     return len(os.fsencode(folder)) <= ROOT_BYTES_MAX and os.path.isdir(folder) and real_of(folder) == folder
 
 
-def real_of(path: str) -> str:
-    """Return where a path leads, nothing where that changes at this moment."""
-    try:
-        return os.path.realpath(path)
-    except OSError:
-        return ""
-
-
 def _folder_in(link: str, root: str) -> str | None:
     """Return the real folder that a link leads to, where that lies in a root."""
     real = real_of(link)
     return real if is_under(real, root) and os.path.isdir(real) else None
-
-
-def _repository_at(path: str) -> str | None:
-    try:
-        return None if os.path.basename(path) in PROTECTED_NAMES else repository_of(path)
-    except OSError:  # it changes at this moment
-        return None

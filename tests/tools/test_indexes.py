@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from maka.tools import git_index, indexes, repositories, walk
+from maka.tools import git_index, indexes, linked, repositories, walk
 from maka.tools.git_index import Index
+from maka.tools.guard import Guards
 from maka.tools.identity import regular_bytes
 from maka.tools.indexes import FOREIGN, Indexes, Known
+from maka.tools.inside import Inside
+from maka.tools.policy import Ground
 from maka.tools.walk import Walk
 from tests.tools.harness import boundary, git
 
@@ -156,7 +159,7 @@ def test_what_is_too_much_to_be_read_is_told(repository: Path, monkeypatch: pyte
     git(place, "commit", "-q", "--allow-empty", "-m", "x")
     git(repository, "add", "node_modules/r")
     assert list(before.new_repositories(before.after())) == [f"{place}/.git"]
-    for module, bound in ((walk, "_LINKED_MAX"), (indexes, "INDEXES_BYTES_MAX")):
+    for module, bound in ((linked, "_LINKED_MAX"), (indexes, "INDEXES_BYTES_MAX")):
         with monkeypatch.context() as patch:
             patch.setattr(module, bound, 0)
             assert before.after().is_cut
@@ -209,7 +212,7 @@ def test_many_worktrees_are_each_looked_at_once(repository: Path, monkeypatch: p
         git(repository, "worktree", "add", "-q", f"tree{number}")
     looked: Counter[str] = Counter()
     monkeypatch.setattr(walk, "git_names", counted(looked, repositories.git_names))
-    monkeypatch.setattr(walk, "worktrees_of", counted(looked, repositories.worktrees_of))
+    monkeypatch.setattr(linked, "worktrees_of", counted(looked, repositories.worktrees_of))
     monkeypatch.setattr(walk, "modules_of", counted(looked, repositories.modules_of))
     names = Walk(boundary(repository)).names
     assert len(names) == len(set(names))
@@ -225,3 +228,37 @@ def counted(looked: Counter[str], ask: Any) -> Callable[..., Any]:
         return ask(folder, *more)
 
     return asking
+
+
+def test_what_was_planted_costs_no_look_at_each_worktree(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thousand files among fifty worktrees took twenty seconds, in which no other command's end was looked at."""
+    for number in range(9):
+        git(repository, "worktree", "add", "-q", f"tree{number}")
+    looks: list[int] = []
+    for planted in (1, 20):
+        looked: Counter[str] = Counter()
+        with monkeypatch.context() as patch:
+            patch.setattr(walk, "common_of", counted(looked, repositories.common_of))
+            command = Inside(boundary(repository), Ground(), Guards())
+            for number in range(planted):
+                place = repository / f"planted{planted}-{number}"
+                place.mkdir()
+                (place / "CLAUDE.md").write_text("evil")
+            found = command.verdict("", failed=False)
+        assert found is not None and found[1].count("CLAUDE.md") == planted
+        looks.append(looked.total())
+    assert looks[0] == looks[1] > 0
+
+
+def test_a_worktree_that_no_path_can_name_is_none(repository: Path) -> None:
+    place = repository / "other" / ".git"
+    git(repository, "init", "-q", "other")
+    git(repository, "init", "-q", "other/lib")
+    git(repository / "other" / "lib", "commit", "-q", "--allow-empty", "-m", "x")
+    git(repository / "other", "add", "lib")
+    with (place / "config").open("a") as config:
+        config.write("[core]\n\tworktree = a\0b\n")
+    (place / "worktrees" / "x").mkdir(parents=True)
+    (place / "worktrees" / "x" / "gitdir").write_text("a\0b/.git\n")
+    shutil.copy(place / "index", place / "worktrees" / "x" / "index")
+    assert f"{repository}/other/lib/.git" in Walk(boundary(repository)).repositories
