@@ -17,7 +17,8 @@ from maka.tools.identity import regular_bytes
 FOREIGN = "not as git writes it: "
 """How it begins in `Index.unread` where all of an index isn't understood."""
 
-_KNOWN_MAX, _KNOWN_BYTES_MAX = 1_000, 64 << 10
+_KNOWN_BYTES_MAX = 8 << 20
+KNOWN_BYTES_EACH = 200
 
 
 class Indexes:
@@ -79,6 +80,7 @@ class Known:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._parts: OrderedDict[bytes, Part | None] = OrderedDict()
+        self._bytes = 0
 
     def part(self, data: bytes) -> Part | None:
         key = sha256(data).digest()
@@ -87,11 +89,11 @@ class Known:
                 self._parts.move_to_end(key)
                 return self._parts[key]
         part = part_of(data)
-        if _size(part) <= _KNOWN_BYTES_MAX:
-            with self._lock:
-                self._parts[key] = part
-                if len(self._parts) > _KNOWN_MAX:
-                    self._parts.popitem(last=False)
+        with self._lock:
+            self._bytes += 0 if key in self._parts else _size(part)
+            self._parts[key] = part
+            while self._bytes > _KNOWN_BYTES_MAX:
+                self._bytes -= _size(self._parts.popitem(last=False)[1])
         return part
 
 
@@ -99,7 +101,8 @@ KNOWN = Known()
 
 
 def _size(part: Part | None) -> int:
-    return 0 if part is None else sum(map(len, (*part.links, *part.unread, part.replaced, part.nameless)))
+    more = () if part is None else (*part.links, *part.unread, part.replaced, part.nameless)
+    return KNOWN_BYTES_EACH + sum(map(len, more))
 
 
 def _foreign(data: bytes) -> Index:

@@ -206,6 +206,21 @@ def test_what_was_read_of_an_index_is_known_again_by_its_content(
     assert Indexes(known=known).of(f"{repository}/.git").unread
 
 
+def test_no_more_is_known_than_there_is_room_for(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Known()
+    first = (repository / ".git" / "index").read_bytes()
+    git(repository, "rm", "-q", "--cached", "a")
+    second = (repository / ".git" / "index").read_bytes()
+    monkeypatch.setattr(indexes, "_KNOWN_BYTES_MAX", 2 * indexes.KNOWN_BYTES_EACH)
+    read: Counter[Any] = Counter()
+    monkeypatch.setattr(indexes, "part_of", counted(read, git_index.part_of))
+    for data in (first, second, first, b"rubbish", second, first, index(entry(b"x" * 500, flags=500))):
+        known.part(data)
+    assert read == {first: 2, b"rubbish": 1, second: 2, index(entry(b"x" * 500, flags=500)): 1}
+    known.part(first)
+    assert read[first] == 3, "what is larger than all the room is not kept, nor anything beside it"
+
+
 def test_many_worktrees_are_each_looked_at_once(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What they share is theirs together: to look at it from each of a hundred took twelve seconds a command."""
     for number in range(9):
@@ -220,10 +235,10 @@ def test_many_worktrees_are_each_looked_at_once(repository: Path, monkeypatch: p
     assert sorted(looked.items()) == [(f"{repository}/.git/worktrees/tree{number}", 2) for number in range(9)]
 
 
-def counted(looked: Counter[str], ask: Any) -> Callable[..., Any]:
+def counted(looked: Counter[Any], ask: Any) -> Callable[..., Any]:
     """Count of which folder something is asked."""
 
-    def asking(folder: str, *more: Any) -> Any:
+    def asking(folder: Any, *more: Any) -> Any:
         looked[folder] += 1
         return ask(folder, *more)
 
