@@ -5,6 +5,7 @@ Laws:
   the workspace, outermost first. Together they have at most INSTRUCTIONS_CHARS_MAX characters, shared fairly.
 - They are text of a project and marked as such: they grant nothing. One that can't be read is skipped, and so is one
   that leads out of its directory by a link, or lies in a parent and belongs to a stranger.
+- What is read is what was judged: a folder on the way that is replaced by a link meanwhile leads nowhere.
 - No read ever blocks: a pipe in the place of a file is skipped.
 """
 
@@ -77,12 +78,14 @@ def _trusted_owners(workspace: str) -> frozenset[int]:
 def _read(path: str, owners: frozenset[int] | None, masks: Masks) -> str | None:
     """Return a file's text as far as it could ever be shown; None where there is none to be had."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError):
         return None
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode) or (owners is not None and info.st_uid not in owners):
+            return None
+        if not _is_at(path, fd):
             return None
         data = os.read(fd, _READ_BYTES)
     except OSError:
@@ -94,6 +97,14 @@ def _read(path: str, owners: frozenset[int] | None, masks: Masks) -> str | None:
     text = mask(data.decode("utf-8", "replace")).removeprefix("\ufeff").strip()
     # A file that holds the closing mark must not end its own frame.
     return text.replace(f"</{TAG}", f"<\\{TAG}") or None
+
+
+def _is_at(path: str, fd: int) -> bool:
+    """Say whether what was opened is what stands at a real path, as far as the system tells."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}") == path
+    except OSError:
+        return not os.path.isdir("/proc/self/fd")
 
 
 def _block(files: list[Instructions]) -> str:

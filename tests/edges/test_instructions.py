@@ -84,6 +84,29 @@ def test_a_link_out_of_the_workspace_is_not_followed(workspace: Path, tmp_path: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_folder_that_is_swapped_for_a_link_meanwhile_leads_nowhere(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process in the background could swap it just when the next run begins."""
+    secret, folder = tmp_path / "secret", workspace / "docs"
+    for place in (secret, folder):
+        place.mkdir()
+        (place / "rules").write_text(f"from {place.name}")
+    (workspace / "AGENTS.md").symlink_to("docs/rules")
+    assert "from docs" in prompt(workspace)
+    real = os.path.realpath
+
+    def swapping(path: str) -> str:
+        found = real(path)
+        if found == f"{folder}/rules":
+            folder.rename(workspace / "old")
+            folder.symlink_to(secret)
+        return found
+
+    monkeypatch.setattr(os.path, "realpath", swapping)
+    assert instructions(prompt(workspace)) == ""
+
+
 def test_a_strangers_file_in_a_parent_is_not_followed(workspace: Path) -> None:
     path = workspace.parent / "AGENTS.md"
     path.write_text("from a stranger")
