@@ -16,6 +16,7 @@ from maka.contracts.tool_ports import BoundaryNeed
 from maka.tools.identity import SAMPLE
 from maka.tools.policy import ASIDE, Ground, all_needed, entries, innermost, is_under, judge, protected_in
 from maka.tools.put_right_words import BY_A_PERSON, LOOK, as_text
+from maka.tools.repositories import kinds_exactly_in
 
 _NO_FILE = "\0"
 """A name that no file can have: only a subtree grants it."""
@@ -94,17 +95,18 @@ def _is_folder(path: str) -> bool:
 
 
 def _files_in(folder: str) -> list[str] | None:
-    """Return all below a folder that is none; None where that is too much, or can't be looked at."""
+    """Return all below a folder that is none; None where that is too much, or a link leads there by now."""
     found: list[str] = []
     waiting, seen = [folder], 0
     try:
         while waiting:
-            with os.scandir(waiting.pop()) as listed:
-                for entry in listed:
-                    seen += 1
-                    if seen > GRANTED_FOLDER_ENTRIES_MAX:
-                        return None
-                    (waiting if entry.is_dir(follow_symlinks=False) else found).append(entry.path)
+            inner = waiting.pop()
+            names, _ = kinds_exactly_in(inner)
+            seen += len(names)
+            if seen > GRANTED_FOLDER_ENTRIES_MAX:
+                return None
+            for name, kind in names:
+                (waiting if kind == "folder" else found).append(os.path.join(inner, name))
     except OSError:
         return None
     return sorted(found)

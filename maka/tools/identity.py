@@ -65,6 +65,17 @@ def content_of(path: str, *, keep: bool = False) -> Content | None:
     return None if data is None else Content(mode, sha256(data).digest(), owner, data if keep else None)
 
 
+def is_at(path: str, fd: int) -> bool:
+    """Say whether what was opened stands at a real path: a link on the way would have been followed.
+
+    Where the system has no way to tell it isn't said.
+    """
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}") == path
+    except OSError:
+        return not os.path.isdir("/proc/self/fd")
+
+
 def regular_bytes(path: str, most: int = CONTENT_BYTES_MAX) -> bytes | None:
     """Return what a regular file holds, None where that is more, or it is none. Never waits. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)

@@ -16,6 +16,7 @@ from typing import Literal
 from maka.contracts.limits import SURVEY_DEPTH_MAX, SURVEY_FOLDERS_MAX
 from maka.tools.closed import is_closed, there
 from maka.tools.git_config import settings_of
+from maka.tools.identity import is_at
 from maka.tools.policy import GIT_PROTECTED, is_under
 
 Kind = Literal["folder", "link", "other"]
@@ -255,8 +256,7 @@ def kinds_exactly_in(folder: str, until_s: float = inf) -> tuple[list[tuple[str,
             return [], False
         raise FileNotFoundError(error.errno, "it was moved, or replaced", folder) from None
     try:
-        # A link above it would have been followed.
-        if os.readlink(f"/proc/self/fd/{fd}") != folder:
+        if not is_at(folder, fd):
             raise FileNotFoundError(errno.ENOENT, "a link leads to it", folder)
         return _read_until(fd, until_s)
     finally:

@@ -33,6 +33,7 @@ from maka.contracts.tool_ports import (
     ToolResult,
     WorkspaceDiff,
 )
+from maka.tools.identity import is_at
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".jj", "node_modules", "__pycache__"})
 SKIPPED_MARKS = frozenset({"CACHEDIR.TAG", "pyvenv.cfg"})
@@ -49,13 +50,16 @@ class UnlookedError(Exception):
 
 
 def take_look(root: str, *, files_max: int = WORKSPACE_FILES_MAX, seconds_max: float = WORKSPACE_SCAN_S_MAX) -> Look:
-    """Return the stamp of every file below a folder, by relative path. Raises UnlookedError past a bound."""
+    """Return the stamp of every file below a real folder, by relative path. Raises UnlookedError past a bound.
+
+    A folder that a link replaces meanwhile is left out: names from elsewhere would be told.
+    """
     found: Look = {}
     folders = [""]
     ends = time.monotonic() + seconds_max
     while folders:
         inner = folders.pop()
-        inside, files, skipped = _list(os.path.join(root, inner), f"{inner}/" if inner else "")
+        inside, files, skipped = _list(os.path.join(root, inner) if inner else root, f"{inner}/" if inner else "")
         if skipped and inner:
             continue
         folders += inside
@@ -78,7 +82,7 @@ def _list(folder: str, prefix: str) -> tuple[list[str], list[tuple[str, Stamp]],
         return folders, files, marked
     try:
         with os.scandir(descriptor) as entries:
-            for entry in entries:
+            for entry in entries if is_at(folder, descriptor) else ():
                 name = entry.name
                 if entry.is_dir(follow_symlinks=False):
                     if name not in SKIPPED_FOLDERS:

@@ -37,6 +37,27 @@ def test_a_command_that_fails_tells_it_too_and_one_that_never_ran_tells_nothing(
     assert bench.run("Bash", command="a\0b").workspace is None
 
 
+def test_a_folder_that_a_link_replaces_meanwhile_tells_no_names_from_elsewhere(
+    workspace: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process in the background could swap it while another command's changes are looked for."""
+    inner = workspace / "sub" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "mine").write_text("1")
+    (home / ".ssh" / "inner").mkdir()
+    (home / ".ssh" / "inner" / "token").write_text("1")
+    opened = os.open
+
+    def swapping(path: str, flags: int, **more: int) -> int:
+        if path == str(inner) and not (workspace / "sub").is_symlink():
+            (workspace / "sub").rename(workspace / "old")
+            (workspace / "sub").symlink_to(home / ".ssh")
+        return opened(path, flags, **more)
+
+    monkeypatch.setattr(os, "open", swapping)
+    assert take_look(str(workspace.resolve())) == {}
+
+
 def test_a_change_that_hides_its_time_is_found(bench: Bench, workspace: Path) -> None:
     (workspace / "a").write_text("1")
     command = "old=$(mktemp); touch -r a $old; printf 2 > a; touch -r $old a; rm $old"
