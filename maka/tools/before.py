@@ -64,8 +64,13 @@ class Before:
         try:
             self._look(boundary)
         except BaseException:
-            self.is_over = True
+            self.end()
             raise
+
+    def end(self) -> None:
+        """Count it no more. Of others it forgets: else each command would keep all that ran at the same time before."""
+        self.is_over = True
+        self.others = []
 
     def _look(self, boundary: Boundary) -> None:
         self.walk = Walk(boundary)

@@ -56,7 +56,7 @@ class Inside:
             self._guard = Guard(self._watched(), guards)
             self._real = frozenset(path for path in self._guard.before if _is_in_its_folder(path))
         except BaseException:
-            self._before.is_over = True
+            self._before.end()
             raise
         self._looks = 0
         self._is_torn = False
@@ -271,7 +271,8 @@ class Inside:
 
     def drop(self) -> None:
         """Count it no more: its command never began, or is over."""
-        self._guard.is_over = self._before.is_over = True
+        self._guard.is_over = True
+        self._before.end()
 
     def settled(self, result: ToolResult, errors: str = "") -> ToolResult:
         """Put right what the sandbox couldn't hold, and say what it probably denied. `errors` is its standard error."""
@@ -319,6 +320,7 @@ class Inside:
             self._guards.settled(self._before)
         else:
             self._guards.keep(self._before)
+        self._before.end()
         # Where others make and remove folders all the time the next command's end looks again.
         return is_settled or self._is_torn
 

@@ -1,7 +1,9 @@
 """What a hostile command, or two at once, would do so that something planted stays: hide it, or break the looking."""
 
+import gc
 import os
 import subprocess
+import weakref
 from pathlib import Path
 
 import pytest
@@ -348,6 +350,19 @@ def test_a_command_that_begins_while_another_one_looks_is_nobodys_from_before(
     (workspace / "nested" / "x").rename(workspace / "zz" / "x")
     assert ended(begun_there[0]) == ""
     assert "CLAUDE.md" in ended(outer)
+
+
+def test_no_command_keeps_those_that_ran_before_it(workspace: Path) -> None:
+    """Where one always runs, each knew the one before it, and that one the next: a daemon kept them all."""
+    guards = Guards()
+    running = begun(workspace, guards)
+    first = weakref.ref(running._before)  # pyright: ignore[reportPrivateUsage]
+    for end in (ended, ended, inside.Inside.drop, ended):
+        before_it, running = running, begun(workspace, guards)
+        end(before_it)
+        del before_it
+    gc.collect()
+    assert first() is None
 
 
 def test_many_planted_names_are_told_in_short(workspace: Path) -> None:
