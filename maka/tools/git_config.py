@@ -6,6 +6,7 @@ Source: the section "Syntax" of git-config's manual page.
 import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -58,6 +59,7 @@ _REMOTES = frozenset(
         *(("branch", "remote"), ("branch", "pushremote"), ("submodule", "url")),
     }
 )
+_KNOWN_MAX = 16
 _URL = re.compile(r"(?:https?|ssh|git|git\+ssh)://")
 _HOST = re.compile(r"(?:[\w.+-]+@)?\w[\w.-]*:")
 
@@ -76,12 +78,16 @@ class SyntaxFault(ValueError):
     """A file that git refuses to read."""
 
 
-def settings_of(text: str) -> list[Setting]:
-    """Return a file's settings, those before a fault where there is one: git refuses such a file."""
+@lru_cache(maxsize=_KNOWN_MAX)
+def settings_of(text: str) -> tuple[Setting, ...]:
+    """Return a file's settings, those before a fault where there is one: git refuses such a file.
+
+    All worktrees of a repository have the same ones: a few texts are known again.
+    """
     found: list[Setting] = []
     with suppress(SyntaxFault):
         found.extend(_settings(text))
-    return found
+    return tuple(found)
 
 
 def is_plain(text: str, *, but: frozenset[tuple[str, str]] = frozenset()) -> bool:

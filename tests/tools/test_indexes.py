@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from maka.tools import git_index, indexes, linked, repositories, walk
+from maka.tools import git_config, git_index, indexes, linked, repositories, walk
 from maka.tools.git_index import Index
 from maka.tools.guard import Guards
 from maka.tools.identity import regular_bytes
@@ -229,9 +229,12 @@ def test_many_worktrees_are_each_looked_at_once(repository: Path, monkeypatch: p
     monkeypatch.setattr(walk, "git_names", counted(looked, repositories.git_names))
     monkeypatch.setattr(linked, "worktrees_of", counted(looked, repositories.worktrees_of))
     monkeypatch.setattr(walk, "modules_of", counted(looked, repositories.modules_of))
+    git_config.settings_of.cache_clear()
     names = Walk(boundary(repository)).names
     assert len(names) == len(set(names))
     assert looked.pop(f"{repository}/.git") == 3
+    read = git_config.settings_of.cache_info()
+    assert (read.misses <= 4, read.hits >= 9) == (True, True), "their settings are the same"
     assert sorted(looked.items()) == [(f"{repository}/.git/worktrees/tree{number}", 2) for number in range(9)]
 
 
